@@ -69,10 +69,10 @@ async def measure(folder: Path, live: int) -> dict[str, float]:
         job = await parts.engine.job(job_id)
         assert job is not None
         began = perf_counter()
-        await known.doctor.job(job, {}, tenants=None)
+        await known.diagnoser.job(job, {}, tenants=None)
         one.append(perf_counter() - began)
         began = perf_counter()
-        await known.doctor.system({}, {}, tenants=None)
+        await known.diagnoser.system({}, {}, tenants=None)
         every.append(perf_counter() - began)
     await ledger.close()
     return {

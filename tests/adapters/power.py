@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 from lucius.adapters.workspaces import files as together
 from lucius.adapters.workspaces import records, write_ahead_files
-from lucius.adapters.workspaces.files import NOTES_FILE
-from lucius.adapters.workspaces.records import Notes
+from lucius.adapters.workspaces.files import RECORDS_FILE
+from lucius.adapters.workspaces.records import Records
 
 Names = dict[str, int | None]
 """By path: the inode of a file, None for a folder."""
@@ -55,9 +55,9 @@ class ForgetfulDisk:
             for module in (together, write_ahead_files):
                 synced = self._watched(module.sync_file_system, self._sync_all)
                 stack.enter_context(patch.object(module, "sync_file_system", synced))
-            committed = Notes._committed
+            committed = Records._committed
 
-            def watched(database: Notes, asked: Any, patience: float) -> bool:
+            def watched(database: Records, asked: Any, patience: float) -> bool:
                 with self._lock:
                     self._remember()
                     done = committed(database, asked, patience)
@@ -66,7 +66,7 @@ class ForgetfulDisk:
                     self._remember()
                     return done
 
-            stack.enter_context(patch.object(records.Notes, "_committed", watched))
+            stack.enter_context(patch.object(records.Records, "_committed", watched))
             yield
             self._remember()
 
@@ -99,7 +99,7 @@ class ForgetfulDisk:
         found: Names = {}
         for top, folders, files in os.walk(self.folder):
             found |= {f"{top}/{name}": None for name in folders}
-            for name in (each for each in files if not each.startswith(NOTES_FILE)):
+            for name in (each for each in files if not each.startswith(RECORDS_FILE)):
                 with suppress(FileNotFoundError):  # another thread is at work too
                     found[f"{top}/{name}"] = os.stat(f"{top}/{name}").st_ino
         return found
@@ -152,4 +152,4 @@ class ForgetfulDisk:
         if database:
             root = self.folder / "jobs"
             root.mkdir(exist_ok=True)
-            (root / NOTES_FILE).write_bytes(database)
+            (root / RECORDS_FILE).write_bytes(database)

@@ -30,16 +30,16 @@ class Both:
 
     bus: MemoryBus = field(default_factory=MemoryBus)
     replies: list[Any] = field(default_factory=list)
-    room: asyncio.Event = field(default_factory=asyncio.Event)
+    capacity: asyncio.Event = field(default_factory=asyncio.Event)
     """Whether the server takes replies."""
     heard: list[tuple[str, Any]] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
 
     async def connect(self) -> None:
         """Begin a life of the services' process."""
-        self.room.set()
+        self.capacity.set()
         self.services = LinkedBus(self._aside, lambda: self.ends.append("services"))
-        taken = (self._took, self._until_room)
+        taken = (self._took, self._until_capacity)
         self.server = ServicesLink(
             self.bus, *taken, self._aside, lambda: self.ends.append("server")
         )
@@ -52,10 +52,10 @@ class Both:
 
     def _took(self, bodies: Sequence[Any]) -> bool:
         self.replies += bodies
-        return self.room.is_set()
+        return self.capacity.is_set()
 
-    async def _until_room(self) -> None:
-        await self.room.wait()
+    async def _until_capacity(self) -> None:
+        await self.capacity.wait()
 
     def _aside(self, word: str, value: Any) -> None:
         self.heard.append((word, value))
@@ -444,7 +444,7 @@ async def test_whatever_is_said_harms_neither_the_server_nor_the_rest(both: Both
 
 @linked
 async def test_room_for_more_than_anybody_has_is_cut(both: Both) -> None:
-    both.services.packets.send((Word.ROOM, "worker", ["t"], 2**62))
+    both.services.packets.send((Word.CAPACITY, "worker", ["t"], 2**62))
     await arrived()
     assert both.server._receivers["worker"].upto < 10**6
 
@@ -477,7 +477,7 @@ def test_a_process_that_sends_no_packets_is_given_up(
 
 @linked
 async def test_while_the_server_takes_no_replies_none_are_read(both: Both) -> None:
-    both.room.clear()
+    both.capacity.clear()
     await both.say("ACK", "a")
     await arrived()
     large = Message("", {"x": "x" * (MOST // 2)})
@@ -485,7 +485,7 @@ async def test_while_the_server_takes_no_replies_none_are_read(both: Both) -> No
     await arrived()
     assert len(both.replies) == 1
     assert not sending.done(), "the system does not have it yet"
-    both.room.set()
+    both.capacity.set()
     await sending
     await arrived()
     assert len(both.replies) == 21
@@ -498,7 +498,7 @@ async def test_what_a_process_said_is_read_when_it_has_died_though_there_was_no_
     """Its ACKs say what was begun: that does not come again."""
     await both.publish("a", "b", "c")
     await both.receive(3)
-    both.room.clear()
+    both.capacity.clear()
     await both.say("ACK", "a")
     await arrived()
     await both.say("ACK", "b")

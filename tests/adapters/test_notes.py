@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lucius.adapters.workspaces import records as module
-from lucius.adapters.workspaces.files import NOTES_FILE
-from lucius.adapters.workspaces.records import NewNote, Notes
+from lucius.adapters.workspaces.files import RECORDS_FILE
+from lucius.adapters.workspaces.records import NewRecord, Records
 
 EARLIER = """
 CREATE TABLE notes (key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
@@ -22,92 +22,92 @@ INSERT INTO notes VALUES ('/a', x'31');
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     """Those that commits were made in. However long one takes here, the disk is not slow."""
     seen: list[threading.Thread] = []
-    committed = Notes._committed
+    committed = Records._committed
 
-    def noted(notes: Notes, asked: Any, patience: float) -> bool:
+    def noted(records: Records, asked: Any, patience: float) -> bool:
         seen.append(threading.current_thread())
-        return committed(notes, asked, patience)
+        return committed(records, asked, patience)
 
-    monkeypatch.setattr(Notes, "_committed", noted)
+    monkeypatch.setattr(Records, "_committed", noted)
     monkeypatch.setattr(module, "QUICK_SECONDS", 3600.0)
     return seen
 
 
-async def create(notes: Notes, *names: str) -> None:
-    await asyncio.gather(*(notes.change(NewNote(f"/{name}", b"1")) for name in names))
+async def create(records: Records, *names: str) -> None:
+    await asyncio.gather(*(records.change(NewRecord(f"/{name}", b"1")) for name in names))
 
 
 async def test_new_notes_are_committed_on_the_loop_while_that_is_quick(
     tmp_path: Path, threads: list[threading.Thread]
 ) -> None:
-    notes = Notes(str(tmp_path))
-    await create(notes, "first")  # opens the database, which may take longer
-    await create(notes, "a", "b")
-    await create(notes, "c")
+    records = Records(str(tmp_path))
+    await create(records, "first")  # opens the database, which may take longer
+    await create(records, "a", "b")
+    await create(records, "c")
     assert threading.main_thread() not in threads[:1]
     assert threads[1:] == [threading.main_thread()] * 2
-    await notes.close()
+    await records.close()
 
 
 async def test_while_another_process_writes_the_loop_goes_on(
     tmp_path: Path, threads: list[threading.Thread]
 ) -> None:
-    notes = Notes(str(tmp_path))
-    await create(notes, "first")
-    other = sqlite3.connect(tmp_path / NOTES_FILE, isolation_level=None)
+    records = Records(str(tmp_path))
+    await create(records, "first")
+    other = sqlite3.connect(tmp_path / RECORDS_FILE, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    creating = asyncio.create_task(create(notes, "a"))
+    creating = asyncio.create_task(create(records, "a"))
     await asyncio.sleep(0.05)
     assert not creating.done()
     other.execute("COMMIT")
     await creating
     assert threads[-1] is not threading.main_thread()
-    assert await notes.read("/a") == b"1"
+    assert await records.read("/a") == b"1"
     other.close()
-    await notes.close()
+    await records.close()
 
 
 async def test_a_slow_disk_is_waited_for_beside_the_loop(
     tmp_path: Path, threads: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "QUICK_SECONDS", 0.0)
-    notes = Notes(str(tmp_path))
-    await create(notes, "first")
-    await create(notes, "a")
+    records = Records(str(tmp_path))
+    await create(records, "first")
+    await create(records, "a")
     assert threading.main_thread() not in threads
-    await notes.close()
+    await records.close()
 
 
 async def test_what_may_take_long_is_done_beside_the_loop(
     tmp_path: Path, threads: list[threading.Thread]
 ) -> None:
-    notes = Notes(str(tmp_path))
-    await create(notes, "first")
-    await create(notes, "a")
-    await notes.change(lambda conn: module.removed(conn, "/", whole=True))
+    records = Records(str(tmp_path))
+    await create(records, "first")
+    await create(records, "a")
+    await records.change(lambda conn: module.removed(conn, "/", whole=True))
     assert [each is threading.main_thread() for each in threads[1:]] == [True, False]
-    assert await notes.read("/a") is None
-    await notes.close()
+    assert await records.read("/a") is None
+    await records.close()
 
 
 async def test_a_database_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / NOTES_FILE) as earlier:
+    with sqlite3.connect(tmp_path / RECORDS_FILE) as earlier:
         earlier.executescript(EARLIER)
-    notes = Notes(str(tmp_path))
-    await create(notes, "b")
-    await notes.change(lambda conn: module.written(conn, "/a", b"2"))
-    assert [await notes.read("/a"), await notes.read("/b")] == [b"2", b"1"]
-    assert not await notes.change(NewNote("/a", b"3")), "it is there already"
-    await notes.close()
+    records = Records(str(tmp_path))
+    await create(records, "b")
+    await records.change(lambda conn: module.written(conn, "/a", b"2"))
+    assert [await records.read("/a"), await records.read("/b")] == [b"2", b"1"]
+    assert not await records.change(NewRecord("/a", b"3")), "it is there already"
+    await records.close()
 
 
 async def test_a_record_takes_no_page_of_its_own(tmp_path: Path) -> None:
     """In a table that is sorted by its key, each record of a thousand bytes had an overflow page."""
-    notes, count = Notes(str(tmp_path)), 400
+    records, count = Records(str(tmp_path)), 400
     for number in range(count):
         key = f"/tenant_{number % 16}/job_{number:032x}/_commits/{number:032x}.json"
-        await notes.change(NewNote(key, b"x" * 1000))
-    await notes.close()
-    with sqlite3.connect(tmp_path / NOTES_FILE) as conn:
+        await records.change(NewRecord(key, b"x" * 1000))
+    await records.close()
+    with sqlite3.connect(tmp_path / RECORDS_FILE) as conn:
         (pages,) = conn.execute("PRAGMA page_count").fetchone()
     assert pages < count * 0.6

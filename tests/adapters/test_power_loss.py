@@ -15,7 +15,7 @@ import pytest
 from lucius.adapters.workspaces import write_ahead_files
 from lucius.adapters.workspaces.files import SYNCS_FILE_SYSTEMS, SyncRound
 from lucius.adapters.workspaces.local import LocalWorkspace, path_of
-from lucius.adapters.workspaces.write_ahead_files import Promises
+from lucius.adapters.workspaces.write_ahead_files import WriteAheadFiles
 from lucius.core.wire import effect_key
 from lucius.platform import CommitRecord, Commits, Output
 from lucius.platform.commit import folders, record_uri
@@ -83,7 +83,7 @@ async def story(disk: ForgetfulDisk) -> None:
 
     await answered(JOBS[0])
     await asyncio.gather(*map(answered, JOBS[1:4]))
-    await workspace._promises.settle()
+    await workspace._write_ahead_files.settle()
     await asyncio.gather(*map(answered, JOBS[4:]))
 
 
@@ -138,8 +138,12 @@ def nothing(*args: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     "sabotage",
     [
-        pytest.param(patch.object(Promises, "recover", nothing), id="promises are not made good"),
-        pytest.param(patch.object(Promises, "_sync", nothing), id="promises are dropped unsynced"),
+        pytest.param(
+            patch.object(WriteAheadFiles, "recover", nothing), id="promises are not made good"
+        ),
+        pytest.param(
+            patch.object(WriteAheadFiles, "_sync", nothing), id="promises are dropped unsynced"
+        ),
         pytest.param(patch.object(SyncRound, "sync", nothing), id="large files are not synced"),
     ],
 )
@@ -154,7 +158,7 @@ async def test_without_a_sync_something_answered_is_lost(
 async def test_a_note_is_synced_before_it_is_answered_for(tmp_path: Path) -> None:
     workspace = opened(tmp_path, "first")
     await workspace.create((tmp_path / "jobs" / "_commits" / "a").as_uri(), b"x")
-    for connection in (workspace._notes._writing, workspace._notes.opened()):
+    for connection in (workspace._records._writing, workspace._records.opened()):
         assert isinstance(connection, sqlite3.Connection)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -186,8 +190,8 @@ async def test_a_damaged_page_of_the_promises_stops_no_start(
     (tmp_path / "out").mkdir()
     workspace = opened(tmp_path, "first")
     await served(workspace, directive(tmp_path, "job_1"))
-    await workspace._notes.close()
-    damage(Path(workspace._notes.path), damaged)
+    await workspace._records.close()
+    damage(Path(workspace._records.path), damaged)
     workspace = opened(tmp_path, boot)
     workspace.recover()
     workspace.settle_left()
@@ -204,7 +208,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_output_away(
     workspace = opened(tmp_path, "first")
     for job_id in ("job_1", "job_2"):
         await served(workspace, directive(tmp_path, job_id))
-    with closing(workspace._notes.opened()) as conn:
+    with closing(workspace._records.opened()) as conn:
         conn.execute("UPDATE notes SET data = ? WHERE key LIKE '%job_1%'", (said,))
     outputs = [tmp_path / "out" / f"{job_id}.txt" for job_id in ("job_1", "job_2")]
     for output in outputs:
@@ -236,7 +240,7 @@ async def test_an_older_promise_of_a_process_that_lives_is_void_once_the_newer_o
     place.unlink()
     workspace = opened(tmp_path, "first")
     await served(workspace, directive(tmp_path, "job_2", output="job_1"))
-    await workspace._promises.settle()
+    await workspace._write_ahead_files.settle()
     place.unlink()  # by its reader
     opened(tmp_path, "second").recover()
     assert not place.exists()
@@ -274,7 +278,7 @@ async def test_what_a_killed_process_promised_is_on_disk_before_its_promise_is_d
     monkeypatch.setattr(write_ahead_files, "ABANDONED_SECONDS", 0.0)
     with disk.watching():
         record = await served(opened(folder, "first"), directive(folder, "job_1"))
-        await opened(folder, "first")._promises.settle()
+        await opened(folder, "first")._write_ahead_files.settle()
     disk.after_power_loss(disk.moments[-1])
     opened(folder, "second").recover()
     check_places(record)
@@ -289,15 +293,15 @@ async def test_a_folder_that_cannot_be_opened_keeps_no_other_promise_from_being_
     workspace = opened(tmp_path, "first")
 
     def promised() -> set[str]:
-        return {path for (path,) in workspace._notes.rows("SELECT path FROM promised")}
+        return {path for (path,) in workspace._records.rows("SELECT path FROM promised")}
 
     out = str(tmp_path / "out" / "job_1.txt")
     assert out in promised()
     assert len(promised()) > 1
     (tmp_path / "out").rename(tmp_path / "away")
     (tmp_path / "out").symlink_to(tmp_path / "out")  # as one that nobody may enter
-    await workspace._promises.settle()
+    await workspace._write_ahead_files.settle()
     assert promised() == {out}
     (tmp_path / "out").unlink()
-    await workspace._promises.settle()
+    await workspace._write_ahead_files.settle()
     assert promised() == set()

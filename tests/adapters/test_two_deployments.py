@@ -91,9 +91,9 @@ async def test_topics_with_a_prefix_carry_messages_under_their_plain_names() -> 
             await beside.publish(mark.topic, [ours])
             (found,) = await beside.receive(mark.name, [mark.topic], 1, plain.drain)
             assert (found.topic, found.message.message_id) == (mark.topic, "m1")
-            assert not await beside.hear("worker-1", timedelta(milliseconds=10))
-            await beside.tell("worker-1", Message("n1", {}))
-            (notice,) = await beside.hear("worker-1", plain.drain)
+            assert not await beside.receive_notices("worker-1", timedelta(milliseconds=10))
+            await beside.send_notice("worker-1", Message("n1", {}))
+            (notice,) = await beside.receive_notices("worker-1", plain.drain)
             assert notice.message_id == "n1"
 
 

@@ -159,20 +159,20 @@ class World:
         self.now = START
         self.ledger = WatchedLedger()
         self.config = Config(catalog)
-        heard = self.heard = listening(self.ledger, ALL_LANES, lambda: self.now)
+        activity = self.activity = listening(self.ledger, ALL_LANES, lambda: self.now)
         parts = outbox(
             self.ledger,
             MemoryBus(),
             NumberedIngress(self.ledger, self.config, policy),
             now=lambda: self.now,
             limits=lambda tenant_id: limits,
-            listeners=(self._committed, *heard.listeners),
+            listeners=(self._committed, *activity.listeners),
             cache_bytes=0,
-            held_back=heard.paused,
-            observers=heard.observers,
+            held_back=activity.paused,
+            observers=activity.observers,
         )
         self.insight = insight(
-            heard,
+            activity,
             self.ledger,
             parts,
             lanes=ALL_LANES,
@@ -241,8 +241,8 @@ TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 
 def context_of(world: World, **more: Any) -> ApiContext:
     given: dict[str, Any] = {"registry": CollectorRegistry(), "services": world.insight.services}
-    given |= {"failures": world.heard.failures, "redrives": world.insight.redrives}
-    given |= {"doctor": world.insight.doctor, **more}
+    given |= {"failures": world.activity.failures, "redrives": world.insight.redrives}
+    given |= {"diagnoser": world.insight.diagnoser, **more}
     return ApiContext(world.engine, world.config, TOKENS, **given)
 
 

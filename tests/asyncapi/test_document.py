@@ -196,9 +196,9 @@ class Recorded(Broker):
         self.sent += [(topic, each) for each in messages]
         await super().publish(topic, messages)
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         self.sent.append((NOTICES.topic, message))
-        await super().tell(address, message)
+        await super().send_notice(address, message)
 
 
 class Waiting(Service):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
-from lucius.adapters.ledgers.azure.side_tables import LEASES, NOTES, AzureLeases
+from lucius.adapters.ledgers.azure.side_tables import LEASES, SHARED_RECORDS, AzureLeases
 from lucius.adapters.ledgers.azure.store import Store
 from lucius.adapters.ledgers.memory import MemoryLeases
 from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
@@ -36,7 +36,7 @@ class MemoryAdapter:
         asyncio.run(main())
 
 
-class SqliteNotesAdapter:
+class SqliteSharedRecordsAdapter:
     name = "sqlite notes"
     capabilities: frozenset[str] = frozenset()
 
@@ -44,7 +44,7 @@ class SqliteNotesAdapter:
         async def main(folder: str) -> None:
             ledger = await SqliteLedger.open(Path(folder) / "ledger.db")
             try:
-                await body(ledger.notes())
+                await body(ledger.shared_records())
             finally:
                 await ledger.close()
 
@@ -68,7 +68,7 @@ class AzuriteAdapter:
 
 ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
-    SqliteNotesAdapter(),
+    SqliteSharedRecordsAdapter(),
     AzuriteAdapter("azure", LEASES),
-    AzuriteAdapter("azure notes", NOTES),
+    AzuriteAdapter("azure notes", SHARED_RECORDS),
 )

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lucius.adapters.workspaces import files
-from lucius.adapters.workspaces.files import NAMELESS, NOTES_FILE, TEMPORARY, sync_file_system
+from lucius.adapters.workspaces.files import NAMELESS, RECORDS_FILE, TEMPORARY, sync_file_system
 from lucius.adapters.workspaces.local import LocalWorkspace
-from lucius.adapters.workspaces.records import Notes
+from lucius.adapters.workspaces.records import Records
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 
 
@@ -84,7 +84,7 @@ async def test_a_full_disk_is_reported_and_leaves_the_old_object(
             await attempt
     monkeypatch.undo()
     assert await workspace.read(uri) == b"old"
-    assert [name for name in os.listdir(tmp_path) if not name.startswith(NOTES_FILE)] == ["a"]
+    assert [name for name in os.listdir(tmp_path) if not name.startswith(RECORDS_FILE)] == ["a"]
 
 
 async def test_what_a_crash_left_half_written_is_not_an_object(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_a_folder_of_notes_that_is_a_link_leads_nowhere(tmp_path: Path) ->
 async def test_notes_are_for_their_owner_alone(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     await workspace.create((tmp_path / "_commits" / "a").as_uri(), b"x")
-    kept = [tmp_path / name for name in os.listdir(tmp_path) if name.startswith(NOTES_FILE)]
+    kept = [tmp_path / name for name in os.listdir(tmp_path) if name.startswith(RECORDS_FILE)]
     assert kept
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in kept)
 
@@ -235,14 +235,14 @@ async def test_small_effects_that_come_together_share_a_commit(
 ) -> None:
     """A record and its file for each of a hundred jobs: one commit, no other sync, few folders."""
     workspace, commits = LocalWorkspace(tmp_path), 0
-    committed = Notes._committed
+    committed = Records._committed
 
-    def counted(notes: Notes, asked: Any, patience: float) -> bool:
+    def counted(records: Records, asked: Any, patience: float) -> bool:
         nonlocal commits
         commits += 1
-        return committed(notes, asked, patience)
+        return committed(records, asked, patience)
 
-    monkeypatch.setattr(Notes, "_committed", counted)
+    monkeypatch.setattr(Records, "_committed", counted)
     await workspace.create((tmp_path / "_commits" / "first").as_uri(), b"x")
     calls, made, mkdir = _recorded(monkeypatch), 0, os.mkdir
 

@@ -10,7 +10,7 @@ import httpx
 
 from lucius.adapters.ledgers.memory import MemoryLeases
 from lucius.http.access import KeyAccess
-from lucius.http.app import Room, create_app
+from lucius.http.app import Section, create_app
 from lucius.http.console.pages import ConsoleOptions, console
 from lucius.http.context import Role
 from lucius.http.keys import KeyFile
@@ -26,7 +26,7 @@ class Guarded:
     """A console whose visitors sign in with API keys. `clock` is its time."""
 
     world: World
-    room: Room
+    section: Section
     keys: KeyFile
     transport: httpx.ASGITransport
     clock: list[float]
@@ -51,14 +51,14 @@ async def guarded(
     world, clock = World(), [1_800_000_000.0]
     keys = KeyFile(folder / "keys.json")
     context = context_of(world, authenticate=KeyAccess(keys))
-    room = console(
+    section = console(
         context,
         ConsoleOptions(notes or MemoryLeases(), url, keys=keys, **options),
         now=lambda: clock[0],
     )
-    app = create_app(context, [room])
+    app = create_app(context, [section])
     try:
-        yield Guarded(world, room, keys, httpx.ASGITransport(app=app), clock)
+        yield Guarded(world, section, keys, httpx.ASGITransport(app=app), clock)
     finally:
         await app.state.feeds.close()
         await world.close()

@@ -45,13 +45,13 @@ def address(route: ApiRoute) -> str:
 
 
 def ours(server: Guarded, method: str) -> list[ApiRoute]:
-    return [each for each in server.room.routes if each.method == method]
+    return [each for each in server.section.routes if each.method == method]
 
 
 async def test_every_page_and_order_asks_who_comes_and_for_the_role(tmp_path: Path) -> None:
     async with guarded(tmp_path) as server:
         lesser = {Role.READ: server.key(Role.SUBMIT), Role.OPERATE: server.key(Role.READ)}
-        guarded_ones = [each for each in server.room.routes if each.access.role is not None]
+        guarded_ones = [each for each in server.section.routes if each.access.role is not None]
         assert len(guarded_ones) >= 15
         for route in guarded_ones:
             assert route.access.role is not None
@@ -106,7 +106,7 @@ async def test_every_answer_of_the_console_has_its_headers(tmp_path: Path) -> No
     async with guarded(tmp_path) as server:
         key = server.key()
         async with server.visitor() as stranger, server.visitor(key) as visitor:
-            for route in server.room.routes:
+            for route in server.section.routes:
                 if route.path == "/live":  # it never ends
                     continue
                 for who in (stranger, visitor):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lucius.adapters.ledgers.memory import MemoryLedger
-from lucius.app.background_tasks import VITAL, StandingTasks
+from lucius.app.background_tasks import VITAL, BackgroundTasks
 from lucius.core.errors import (
     LedgerError,
     LedgerRowUnreadableError,
@@ -47,7 +47,7 @@ class Told(Observer):
 async def failing(name: str) -> None:
     """The process is asked whether it is ready while this task is down."""
     told = Told()
-    standing = StandingTasks(told)
+    standing = BackgroundTasks(told)
     async with standing.watching({name: fails}):
         await told.failed.wait()
         assert name in standing.down
@@ -67,12 +67,12 @@ async def test_any_other_task_is_a_warning(tmp_path: Path) -> None:
         assert {"redrives", "failures", "sightings", "pauses"} <= others
         for name in others:
             await failing(name)
-        runtime.standing.down["redrives"] = "OverflowError()"
+        runtime.background_tasks.down["redrives"] = "OverflowError()"
         ready = await lucius.client.get("/readyz")
         causes = (await lucius.client.get("/v1/why")).json()["causes"]
         job_id = await lucius.accepted("one")
         why = (await lucius.client.get(f"/v1/jobs/{job_id}/why")).json()
-        runtime.standing.down.clear()
+        runtime.background_tasks.down.clear()
         assert ready.status_code == 200, ready.text
         assert "redrives" in ready.json()["warnings"]["background"]
         assert [cause["cause"] for cause in causes] == ["TASK_FAILS"]
@@ -108,7 +108,7 @@ class PickyBus:
         self.told: list[str] = []
         self.last = asyncio.Event()
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         if " " in address:
             raise ValueError("the session id is not valid")
         self.told.append(address)
@@ -122,7 +122,7 @@ async def test_a_worker_whose_id_is_no_address_keeps_no_other_from_its_notice() 
     running = asyncio.create_task(notices.run())
     heard = asyncio.create_task(bus.last.wait())
     for worker in ("a b", "c", "d e", *("more" for _ in range(AT_ONCE)), "last"):
-        notices._tell("CANCEL", worker, "t", ("j", "s", 1, "l"))
+        notices._send_notice("CANCEL", worker, "t", ("j", "s", 1, "l"))
     await asyncio.wait((running, heard), return_when=asyncio.FIRST_COMPLETED)
     assert not running.done()
     assert bus.told == ["c", *("more" for _ in range(AT_ONCE)), "last"]

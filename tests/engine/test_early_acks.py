@@ -18,10 +18,10 @@ from tests.virtual import VirtualLoop, run_virtually
 
 UNHEARD = (StepState.DISPATCHING, StepState.AWAITING_ACK)
 MOMENT = PATIENCE.total_seconds()
-Check = Callable[["Desk"], Awaitable[None]]
+Check = Callable[["Exchange"], Awaitable[None]]
 
 
-class Desk:
+class Exchange:
     """A job with one directive out, and the bus on which its service answers."""
 
     def __init__(self, world: World, ledger: CountingLedger, job_id: str) -> None:
@@ -38,7 +38,7 @@ class Desk:
         key = (self.job_id, planned.step_id, 1, step.execution.exec_id)
         names = ("jobId", "stepId", "attempt_no", "lease_id")
         body = {"type": kind, **dict(zip(names, key, strict=True)), **fields}
-        topic = f"global-bus-replies-p{job.plan.desk}"
+        topic = f"global-bus-replies-p{job.plan.shard}"
         await self.world.bus.publish(topic, [Message(message_id(*key, kind), body, {"type": kind})])
 
     async def result(self) -> None:
@@ -57,38 +57,38 @@ def with_one_directive_out(check: Check) -> None:
         topics = directive_topics("shared")
         await world.bus.ensure([Subscription(topic, "all") for topic in topics])
         async with world.running():
-            desk = Desk(world, ledger, (await world.engine.submit(envelope())).job_id)
+            exchange = Exchange(world, ledger, (await world.engine.submit(envelope())).job_id)
             await asyncio.sleep(10)  # until it is recorded as sent
-            assert await desk.first() in UNHEARD
+            assert await exchange.first() in UNHEARD
             ledger.saves = 0
-            await check(desk)
+            await check(exchange)
 
     run_virtually(main)
 
 
 def test_a_result_that_comes_in_time_is_saved_with_its_ack() -> None:
-    async def check(desk: Desk) -> None:
-        await desk.say("ACK")
+    async def check(exchange: Exchange) -> None:
+        await exchange.say("ACK")
         await asyncio.sleep(MOMENT * 0.9)
-        assert desk.ledger.saves == 0
-        await desk.result()
+        assert exchange.ledger.saves == 0
+        await exchange.result()
         await asyncio.sleep(MOMENT * 0.05)
-        assert await desk.first() is StepState.SUCCEEDED
-        assert desk.ledger.saves == 1
-        types = [event.type for event in await desk.ledger.events(desk.job_id, 0, 100)]
+        assert await exchange.first() is StepState.SUCCEEDED
+        assert exchange.ledger.saves == 1
+        types = [event.type for event in await exchange.ledger.events(exchange.job_id, 0, 100)]
         assert types[-3:] == ["ack", "success", "entry_released"]
 
     with_one_directive_out(check)
 
 
 def test_an_ack_that_has_waited_counts_from_when_it_came() -> None:
-    async def check(desk: Desk) -> None:
-        came_at = desk.world.loop.now()
-        await desk.say("ACK")
+    async def check(exchange: Exchange) -> None:
+        came_at = exchange.world.loop.now()
+        await exchange.say("ACK")
         await asyncio.sleep(MOMENT * 0.9)
-        await desk.result()
+        await exchange.result()
         await asyncio.sleep(MOMENT * 0.05)
-        job = await desk.ledger.load(desk.job_id)
+        job = await exchange.ledger.load(exchange.job_id)
         assert job is not None
         (execution,) = job.steps[0].executions
         assert execution.started_at is not None
@@ -101,50 +101,50 @@ def test_an_ack_that_has_waited_counts_from_when_it_came() -> None:
 
 
 def test_without_the_patience_they_are_two_saves() -> None:
-    async def check(desk: Desk) -> None:
-        await desk.say("ACK")
+    async def check(exchange: Exchange) -> None:
+        await exchange.say("ACK")
         await asyncio.sleep(MOMENT * 0.9)
-        await desk.result()
+        await exchange.result()
         await asyncio.sleep(MOMENT * 0.05)
-        assert desk.ledger.saves == 2
+        assert exchange.ledger.saves == 2
 
     with patch.object(replies, "PATIENCE", timedelta()):
         with_one_directive_out(check)
 
 
 def test_the_ack_delay_ends_when_the_ack_comes_not_when_it_is_saved() -> None:
-    async def check(desk: Desk) -> None:
+    async def check(exchange: Exchange) -> None:
         heard: list[str] = []
-        with patch.object(desk.world.engine._releases, "heard", heard.append):
-            await desk.say("ACK")
+        with patch.object(exchange.world.engine._releases, "mark_answered", heard.append):
+            await exchange.say("ACK")
             await asyncio.sleep(MOMENT * 0.2)
         assert len(heard) == 1
-        assert desk.ledger.saves == 0
+        assert exchange.ledger.saves == 0
 
     with_one_directive_out(check)
 
 
 def test_an_ack_whose_lease_is_no_text_is_set_aside_and_holds_up_nobody() -> None:
-    async def check(desk: Desk) -> None:
-        await desk.say("ACK", lease_id=["not", "text"])
-        await desk.say("RESULT", lease_id={}, status="SUCCEEDED")
-        await desk.say("ACK")
+    async def check(exchange: Exchange) -> None:
+        await exchange.say("ACK", lease_id=["not", "text"])
+        await exchange.say("RESULT", lease_id={}, status="SUCCEEDED")
+        await exchange.say("ACK")
         await asyncio.sleep(MOMENT * 3)
-        assert await desk.first() is StepState.IN_PROGRESS
+        assert await exchange.first() is StepState.IN_PROGRESS
 
     with_one_directive_out(check)
 
 
 def test_an_ack_that_came_in_time_is_not_overdue_while_it_waits() -> None:
-    async def check(desk: Desk) -> None:
-        job = await desk.ledger.load(desk.job_id)
+    async def check(exchange: Exchange) -> None:
+        job = await exchange.ledger.load(exchange.job_id)
         assert job is not None
         assert job.due_at is not None
-        left = (job.due_at - desk.world.loop.now()).total_seconds()
+        left = (job.due_at - exchange.world.loop.now()).total_seconds()
         await asyncio.sleep(left - MOMENT / 2)
-        await desk.say("ACK")
+        await exchange.say("ACK")
         await asyncio.sleep(MOMENT * 3)
-        job = await desk.ledger.load(desk.job_id)
+        job = await exchange.ledger.load(exchange.job_id)
         assert job is not None
         assert (job.steps[0].state, job.steps[0].used) == (StepState.IN_PROGRESS, 0)
 
@@ -152,7 +152,7 @@ def test_an_ack_that_came_in_time_is_not_overdue_while_it_waits() -> None:
 
 
 def test_there_is_one_timer_however_often_the_waiting_ends() -> None:
-    async def check(desk: Desk) -> None:
+    async def check(exchange: Exchange) -> None:
         rings = 0
 
         def due(job_id: str, acks: object) -> None:
@@ -164,17 +164,17 @@ def test_there_is_one_timer_however_often_the_waiting_ends() -> None:
             early.wait(f"job_{number}", ())
             early.end()
         assert rings == 100
-        timers = [each for each in desk.world.loop._scheduled if not each._cancelled]  # type: ignore[attr-defined]
+        timers = [each for each in exchange.world.loop._scheduled if not each._cancelled]  # type: ignore[attr-defined]
         assert not [each for each in timers if "EarlyAcks" in repr(each)]
 
     with_one_directive_out(check)
 
 
 def test_where_too_many_wait_none_does() -> None:
-    async def check(desk: Desk) -> None:
+    async def check(exchange: Exchange) -> None:
         with patch.object(replies, "BATCH", 1):
-            await desk.say("ACK")
+            await exchange.say("ACK")
             await asyncio.sleep(MOMENT * 0.2)
-        assert await desk.first() is StepState.IN_PROGRESS
+        assert await exchange.first() is StepState.IN_PROGRESS
 
     with_one_directive_out(check)

@@ -72,7 +72,7 @@ def test_a_tenant_is_served_as_if_it_were_alone(crowd: Any, apart: bool) -> None
 def test_without_shares_the_window_is_full_with_the_directives_of_another(
     crowd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Window, "room", one_for_all)
+    monkeypatch.setattr(Window, "has_capacity", one_for_all)
     seconds, _ = seconds_for_b(crowd, apart=True)
     assert seconds > 3 * JOBS * SECONDS
 
@@ -86,10 +86,10 @@ def test_a_slow_worker_loses_no_attempt_of_what_waits_for_it() -> None:
 def test_another_tenant_has_a_place_beyond_a_full_window() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for number in range(LEAST):
-        assert windows.room("ocr", A)
+        assert windows.has_capacity("ocr", A)
         windows.opened(("ocr", 3), A, f"lease {number}", "job")
-    assert not windows.room("ocr", A)
-    assert windows.room("ocr", B)
+    assert not windows.has_capacity("ocr", A)
+    assert windows.has_capacity("ocr", B)
 
 
 def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
@@ -97,7 +97,7 @@ def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
     out = 0
     for round_of_all in range(5):
         for number in range(10_000):
-            if windows.room("ocr", f"t{number}"):
+            if windows.has_capacity("ocr", f"t{number}"):
                 windows.opened(("ocr", 3), f"t{number}", f"lease {round_of_all} {number}", "job")
                 out += 1
     assert out < 300

@@ -288,7 +288,7 @@ def test_one_error_that_fails_many_requests_is_reported_with_its_own_trace() -> 
         with patch.object(Broken, "save_all", SlowLedger.save_all):
             job_id = await world.submit()
         for _ in range(9):
-            world.engine.post(inbox.told(job_id, PauseRequested()))
+            world.engine.post(inbox.unawaited(job_id, PauseRequested()))
         await asyncio.sleep(1)
         await world.outbox.tasks.close()
 

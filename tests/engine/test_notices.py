@@ -45,11 +45,11 @@ class Losing(Broker):
         self.notices_to_lose = 0
         self.loses_heartbeats = False
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         if self.notices_to_lose:
             self.notices_to_lose -= 1
             raise BusUnavailableError("the notice is lost")
-        await super().tell(address, message)
+        await super().send_notice(address, message)
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         if self.loses_heartbeats:

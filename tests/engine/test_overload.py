@@ -75,7 +75,7 @@ def test_without_the_window_the_same_flood_holds_up_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone = measure(0, SAME_LANE)
-    monkeypatch.setattr(Windows, "room", lambda self, line, tenant_id: True)
+    monkeypatch.setattr(Windows, "has_capacity", lambda self, line, tenant_id: True)
     crowded = measure(3_000, SAME_LANE)
     assert crowded.p99 > 2 * alone.p99
 
@@ -83,6 +83,6 @@ def test_without_the_window_the_same_flood_holds_up_the_others(
 def test_without_the_look_at_its_service_either_the_flood_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Windows, "room", lambda self, line, tenant_id: True)
+    monkeypatch.setattr(Windows, "has_capacity", lambda self, line, tenant_id: True)
     monkeypatch.setattr(Windows, "queued", lambda self, lease_id: False)
     assert measure(3_000, SAME_LANE).attempts_used_up > 0

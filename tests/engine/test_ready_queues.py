@@ -22,7 +22,9 @@ class SlowReads:
     async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
         return [ReadyQueue(*KEY, TENANT, 1)]
 
-    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
+    async def ready(
+        self, queue_name: str, lane: int, tenant_id: str, limit: int
+    ) -> Sequence[ReadyEntry]:
         found = self.entries
         self.asked.set()
         await self.answer.wait()

@@ -30,7 +30,7 @@ class Failing(MemoryLedger):
         return await super().save(job, expected, events)
 
 
-class Desk:
+class Exchange:
     """A job with one directive out, and the consumer that the link gives replies to."""
 
     def __init__(self, world: World, ledger: Failing, job_id: str) -> None:
@@ -61,15 +61,15 @@ class Desk:
         return job.steps[0].state
 
 
-def with_one_directive_out(check: Callable[[Desk], Awaitable[None]]) -> None:
+def with_one_directive_out(check: Callable[[Exchange], Awaitable[None]]) -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, ledger=(ledger := Failing()))
         topics = directive_topics("shared")
         await world.bus.ensure([Subscription(topic, "all") for topic in topics])
         async with world.running():
-            desk = Desk(world, ledger, (await world.engine.submit(envelope())).job_id)
+            exchange = Exchange(world, ledger, (await world.engine.submit(envelope())).job_id)
             await asyncio.sleep(10)  # until it is recorded as sent
-            await check(desk)
+            await check(exchange)
 
     run_virtually(main)
 
@@ -87,45 +87,45 @@ FAULTY: Sequence[Any] = (
 
 
 def test_thousands_of_faulty_replies_are_set_aside_some_at_a_time() -> None:
-    async def check(desk: Desk) -> None:
+    async def check(exchange: Exchange) -> None:
         flood = [*(FAULTY[number % len(FAULTY)] for number in range(20 * BATCH))]
-        assert not desk.replies.came([*flood, await desk.result()]), "these are enough"
+        assert not exchange.replies.came([*flood, await exchange.result()]), "these are enough"
         most = 0
-        waiting = asyncio.create_task(desk.replies.until_room())
+        waiting = asyncio.create_task(exchange.replies.until_capacity())
         while not waiting.done():
-            most = max(most, desk.replies._open)
+            most = max(most, exchange.replies._open)
             await asyncio.sleep(0.001)
         await asyncio.sleep(1)
         assert most < 2 * BATCH, "others have their turn in between"
-        assert await desk.first() is StepState.SUCCEEDED
-        assert desk.replies._open == 0
-        assert not desk.replies._unsorted
+        assert await exchange.first() is StepState.SUCCEEDED
+        assert exchange.replies._open == 0
+        assert not exchange.replies._unsorted
 
     with_one_directive_out(check)
 
 
 @pytest.mark.parametrize("name", ["lease_id", "jobId", "stepId", "attempt_no"])
 def test_a_reply_that_is_forged_moves_nothing(name: str) -> None:
-    async def check(desk: Desk) -> None:
-        before = await desk.first()
-        forged = {**await desk.result(), name: 7 if name == "attempt_no" else "forged"}
-        desk.replies.came([forged])
+    async def check(exchange: Exchange) -> None:
+        before = await exchange.first()
+        forged = {**await exchange.result(), name: 7 if name == "attempt_no" else "forged"}
+        exchange.replies.came([forged])
         await asyncio.sleep(1)
-        assert await desk.first() is before
+        assert await exchange.first() is before
 
     with_one_directive_out(check)
 
 
 def test_while_the_ledger_is_away_there_is_no_room_and_nothing_is_lost() -> None:
-    async def check(desk: Desk) -> None:
-        desk.ledger.times = 3
-        desk.replies.came([await desk.said("ACK"), await desk.result()])
+    async def check(exchange: Exchange) -> None:
+        exchange.ledger.times = 3
+        exchange.replies.came([await exchange.said("ACK"), await exchange.result()])
         await asyncio.sleep(0.01)
-        assert not desk.replies.came([await desk.said("HEARTBEAT")])
-        await desk.replies.until_room()
+        assert not exchange.replies.came([await exchange.said("HEARTBEAT")])
+        await exchange.replies.until_capacity()
         await asyncio.sleep(1)
-        assert await desk.first() is StepState.SUCCEEDED
-        assert desk.replies._open == 0
+        assert await exchange.first() is StepState.SUCCEEDED
+        assert exchange.replies._open == 0
 
     with_one_directive_out(check)
 
@@ -133,28 +133,28 @@ def test_while_the_ledger_is_away_there_is_no_room_and_nothing_is_lost() -> None
 def test_a_reply_that_fails_for_an_unknown_cause_comes_again() -> None:
     """As it would on a bus, where its lock runs out."""
 
-    async def check(desk: Desk) -> None:
-        desk.ledger.error, desk.ledger.times = RuntimeError("a defect"), 1
-        desk.world.loop.set_exception_handler(lambda loop, context: None)
-        desk.replies.came([await desk.said("ACK"), await desk.result()])
+    async def check(exchange: Exchange) -> None:
+        exchange.ledger.error, exchange.ledger.times = RuntimeError("a defect"), 1
+        exchange.world.loop.set_exception_handler(lambda loop, context: None)
+        exchange.replies.came([await exchange.said("ACK"), await exchange.result()])
         await asyncio.sleep(30)
-        assert desk.replies._open == 0
-        assert await desk.first() is not StepState.SUCCEEDED
+        assert exchange.replies._open == 0
+        assert await exchange.first() is not StepState.SUCCEEDED
         await asyncio.sleep(40)
-        assert await desk.first() is StepState.SUCCEEDED
+        assert await exchange.first() is StepState.SUCCEEDED
 
     with_one_directive_out(check)
 
 
 def test_a_reply_that_always_fails_comes_no_more_often_than_on_a_bus() -> None:
-    async def check(desk: Desk) -> None:
-        desk.ledger.error, desk.ledger.times = RuntimeError("a defect"), 1000
-        desk.world.loop.set_exception_handler(lambda loop, context: None)
-        desk.replies.came([await desk.said("ACK")])
+    async def check(exchange: Exchange) -> None:
+        exchange.ledger.error, exchange.ledger.times = RuntimeError("a defect"), 1000
+        exchange.world.loop.set_exception_handler(lambda loop, context: None)
+        exchange.replies.came([await exchange.said("ACK")])
         await asyncio.sleep(1)
-        desk.replies.came([await desk.result()])
+        exchange.replies.came([await exchange.result()])
         await asyncio.sleep(800)  # its lease has not run out
-        assert desk.ledger.times == 990
-        assert desk.replies._open == 0
+        assert exchange.ledger.times == 990
+        assert exchange.replies._open == 0
 
     with_one_directive_out(check)

@@ -30,7 +30,7 @@ class Filled:
 
     def fill(self) -> None:
         """By turns."""
-        while served := [t for t in self.tenants if self.windows.room("ocr", t)][:1]:
+        while served := [t for t in self.tenants if self.windows.has_capacity("ocr", t)][:1]:
             self.tenants = (*(t for t in self.tenants if t not in served), *served)
             lease = f"lease {next(self._leases)}"
             self.out.append((served[0], lease, self.now))
@@ -45,7 +45,7 @@ class Filled:
             if self.out and self.now - self.out[0][2] >= self.trip:
                 tenant_id, lease, sent = self.out.popleft()
                 self.windows._open[lease].since = sent + self.trip / 2
-                self.windows._open[lease].heard = self.now - self.trip / 2
+                self.windows._open[lease].answered_at = self.now - self.trip / 2
                 self.windows.acknowledged(lease)
                 self.taken[tenant_id] += 1
 
@@ -84,7 +84,7 @@ def test_a_service_that_takes_nothing_any_more_is_sent_nothing_more() -> None:
 def test_a_window_on_all_lanes_is_one() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for lane in range(16):
-        if windows.room("ocr", A):
+        if windows.has_capacity("ocr", A):
             windows.opened(("ocr", lane), A, f"lease {lane}", "job")
     assert sum(released for released, _ in windows.snapshot().values()) == LEAST
 
@@ -107,13 +107,13 @@ def test_a_silent_tenant_has_one_out_at_a_time_until_it_is_heard() -> None:
     for lease in ("silent", "next"):
         windows.opened(KEY, A, lease, "job")
     windows.timed_out("silent")
-    assert not windows.room("ocr", A), "one is out"
+    assert not windows.has_capacity("ocr", A), "one is out"
     windows.timed_out("next")
-    assert windows.room("ocr", A)
+    assert windows.has_capacity("ocr", A)
     windows.opened(KEY, A, "last", "job")
     windows.acknowledged("last")
     windows.opened(KEY, A, "heard", "job")
-    assert windows.room("ocr", A)
+    assert windows.has_capacity("ocr", A)
 
 
 def test_a_tenant_that_nobody_takes_has_no_more_out_while_others_are_taken() -> None:
@@ -121,8 +121,8 @@ def test_a_tenant_that_nobody_takes_has_no_more_out_while_others_are_taken() -> 
     for number in range(LEAST):
         filled.windows.opened(KEY, A, f"slow {number}", "job")
     filled.work(100, 10)
-    assert filled.windows.room("ocr", B)
-    assert not filled.windows.room("ocr", A)
+    assert filled.windows.has_capacity("ocr", B)
+    assert not filled.windows.has_capacity("ocr", A)
 
 
 def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
@@ -197,7 +197,7 @@ def test_a_tenant_is_forgotten_once_nothing_of_it_is_out() -> None:
         now += 1
         windows.opened(KEY, f"tenant-{number}", f"lease {number}", "job")
         windows.acknowledged(f"lease {number}")
-    assert len(windows.of("ocr").flows) <= 2
+    assert len(windows.of("ocr").shares) <= 2
 
 
 def test_what_was_out_on_a_lane_that_is_lost_takes_no_room() -> None:

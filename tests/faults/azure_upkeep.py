@@ -49,7 +49,7 @@ async def left_a_ready_row(site: Site) -> None:
 async def takes_over(ledger: AzureLedger) -> None:
     """A new owner of the lane takes up what is ready, and drops what is not."""
     for queue in await ledger.ready_queues(range(16)):
-        for entry in await ledger.ready(queue.line, queue.lane, queue.tenant_id, 100):
+        for entry in await ledger.ready(queue.queue_name, queue.lane, queue.tenant_id, 100):
             await ledger.load(entry.job_id)
     await ledger.close()
 

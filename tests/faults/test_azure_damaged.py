@@ -56,7 +56,7 @@ async def asked(ledger: AzureLedger) -> set[str]:
     due = await ledger.due(LATER, range(32), 100)
     await ledger.next_due(range(32))
     for queue in await ledger.ready_queues(range(32)):
-        await ledger.ready(queue.line, queue.lane, queue.tenant_id, 10)
+        await ledger.ready(queue.queue_name, queue.lane, queue.tenant_id, 10)
     await ledger.list(JobQuery(limit=50))
     await ledger.count(JobQuery())
     await ledger.inflight()

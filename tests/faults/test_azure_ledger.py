@@ -100,7 +100,7 @@ async def settle_down(site: Site) -> None:
 async def taken_over(ledger: AzureLedger, now: datetime) -> None:
     await ledger.due(now, range(16), 100)
     for queue in await ledger.ready_queues(range(16)):
-        for entry in await ledger.ready(queue.line, queue.lane, queue.tenant_id, 100):
+        for entry in await ledger.ready(queue.queue_name, queue.lane, queue.tenant_id, 100):
             await ledger.load(entry.job_id)
 
 

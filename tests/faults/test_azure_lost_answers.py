@@ -17,7 +17,7 @@ from lucius.adapters.ledgers.azure.repairing import PAUSE
 from lucius.adapters.ledgers.azure.side_tables import AzureLeases
 from lucius.adapters.ledgers.azure.store import Change, Etags, Refused
 from lucius.adapters.ledgers.azure.tenants import Tenants
-from lucius.adapters.ledgers.azure.wakeups import DESKS, LaneTable
+from lucius.adapters.ledgers.azure.wakeups import SHARDS, LaneTable
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.core.inputs import RetryRequested
 from lucius.core.job import Job, JobState
@@ -186,7 +186,7 @@ async def test_a_ready_row_without_a_job_goes_when_it_is_met(backend: str) -> No
     owner = place.open()
     await place.tamper.stray_ready("nobody")
     (queue,) = await queues(owner)
-    (entry,) = await owner.ready(queue.line, queue.lane, queue.tenant_id, 10)
+    (entry,) = await owner.ready(queue.queue_name, queue.lane, queue.tenant_id, 10)
     assert await owner.load(entry.job_id) is None
     assert await queues(owner) == []
     await owner.close()
@@ -202,7 +202,7 @@ async def test_a_ready_row_of_a_job_that_is_being_written_stays(backend: str) ->
         await place.open(store).create(made.claim, made.job, made.events)
     owner = place.open()
     (queue,) = await queues(owner)
-    (entry,) = await owner.ready(queue.line, queue.lane, queue.tenant_id, 10)
+    (entry,) = await owner.ready(queue.queue_name, queue.lane, queue.tenant_id, 10)
     assert await owner.load(entry.job_id) is None
     assert len(await queues(owner)) == 1
 
@@ -325,7 +325,7 @@ def test_whatever_answers_are_lost_every_job_ends_and_verify_is_clean(
 
 async def next_owner(world: EachItsOwn) -> None:
     ledger = world.opens(world.tables, PREFIX, world.loop.now)
-    assert await ledger.due(world.loop.now(), DESKS, 1000) == []
+    assert await ledger.due(world.loop.now(), SHARDS, 1000) == []
     await ledger.close()
 
 

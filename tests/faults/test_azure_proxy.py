@@ -18,7 +18,7 @@ from lucius.adapters.ledgers.azure.ledger import AzureLedger
 from lucius.adapters.ledgers.azure.opening import open_tables
 from lucius.adapters.ledgers.azure.side_tables import AzureLeases
 from lucius.adapters.ledgers.azure.tables import AzureTables
-from lucius.adapters.ledgers.azure.wakeups import DESKS
+from lucius.adapters.ledgers.azure.wakeups import SHARDS
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job, JobState
 from tests.azurite_server import shared_azurite
@@ -101,7 +101,7 @@ async def run_all(world: BehindProxy, process: Process, jobs: range) -> set[JobS
 async def settled(world: BehindProxy) -> None:
     """A day later a new owner looks at every wake-up row that is left."""
     ledger = world.ledger_at(LATER)
-    assert await ledger.due(datetime.now(UTC) + LATER, DESKS, 1000) == []
+    assert await ledger.due(datetime.now(UTC) + LATER, SHARDS, 1000) == []
     await ledger.close()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from lucius.adapters.ledgers.memory import MemoryLedger
-from lucius.app.services import OwnServices
+from lucius.app.services import ServiceHost
 from lucius.core.job import AbortReason, StepState
 from lucius.platform import Output, Service, Task
 from tests.observability.served import serving, submitted
@@ -45,7 +45,7 @@ async def test_the_end_of_a_process_settles_the_leases_that_its_services_give_ba
         async with serving(tmp_path, [service]) as (runtime, client):
             job_id = await submitted(client)
             await service.at_work.wait()
-            assert isinstance(runtime.own, OwnServices)
+            assert isinstance(runtime.own, ServiceHost)
             for runner in runtime.own.runners:
                 runner._grace = 0.0
     job = await runtime.ledger.load(job_id)

@@ -32,9 +32,9 @@ async def left_behind(data: Path) -> None:
     """An earlier process: a job that is out, one that a pause holds, and what it has seen."""
     async with serving(data, (), **SQLITE) as (runtime, client):
         await submitted(client, payload={"n": 0})
-        await runtime.heard.paused.pause("ocr", "someone", None)
+        await runtime.activity.paused.pause("ocr", "someone", None)
         await submitted(client, payload={"n": 1})
-        await runtime.insight.sightings.write()
+        await runtime.insight.published_stats.write()
 
 
 def change(data: Path, sql: str, *rows: tuple[Any, ...]) -> None:
@@ -43,7 +43,7 @@ def change(data: Path, sql: str, *rows: tuple[Any, ...]) -> None:
 
 
 async def works(runtime: Runtime, client: Any) -> None:
-    await runtime.heard.paused.resume("ocr")
+    await runtime.activity.paused.resume("ocr")
     await ended(client, await submitted(client, payload={"n": 2}))
     failed = {key: count for key, count in runtime.metrics.incidents.cells.items() if count}
     assert Incident.TASK_FAILED.value not in {incident for incident, _ in failed}, failed
@@ -59,8 +59,8 @@ async def test_a_damaged_note_stops_nothing(tmp_path: Path, key: str, content: o
         await works(runtime, client)
         for path in ("/v1/services", "/v1/failures", "/v1/why", "/v1/redrives"):
             assert (await client.get(path)).status_code == 200, path
-        await runtime.insight.sightings.write()
-        await runtime.heard.failures.write()
+        await runtime.insight.published_stats.write()
+        await runtime.activity.failures.write()
         await runtime.insight.redrives.turn()
         assert not await runtime.insight.redrives.turn(), "a damaged plan has stopped"
 
@@ -84,9 +84,9 @@ async def test_a_service_whose_pause_is_damaged_stays_paused_until_it_is_resumed
     await left_behind(tmp_path)
     change(tmp_path, NOTE, (PAUSED, content))
     async with serving(tmp_path, (), **SQLITE) as (runtime, _):
-        assert "sis-service" in runtime.heard.paused
-        assert await runtime.heard.paused.resume("sis-service")
-        assert "sis-service" not in runtime.heard.paused
+        assert "sis-service" in runtime.activity.paused
+        assert await runtime.activity.paused.resume("sis-service")
+        assert "sis-service" not in runtime.activity.paused
 
 
 @pytest.mark.parametrize(

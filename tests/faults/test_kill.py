@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import pytest
 
-from lucius.adapters.workspaces.records import Notes
+from lucius.adapters.workspaces.records import Records
 from lucius.ports.workspace import COMMITS
 from tests.faults.server import STEPS, Server, command, ready
 
@@ -161,7 +161,7 @@ async def test_fm_022_recover_every_accepted_job_ends_as_scripted_after_many_kil
 
 def check_effects(jobs: list[dict[str, Any]], data: Path) -> None:
     """Each finished step has one commit record, and what is promoted is what it names."""
-    notes = Notes(f"{data}/workspace").below(f"{data}/workspace")
+    notes = Records(f"{data}/workspace").below(f"{data}/workspace")
     records = Counter(Path(note).parent.parent.name for note in notes if f"/{COMMITS}/" in note)
     for job in jobs:
         done = [step for step in job["steps"] if step["state"] == "SUCCEEDED"]

@@ -57,7 +57,7 @@ async def test_fm_010_reproduce_without_the_claim_every_request_makes_a_job(
     ledger: Ledger,
 ) -> None:
     module = memory if isinstance(ledger, MemoryLedger) else sqlite_batch
-    with patch.object(module, "standing", lambda claim, held: None):
+    with patch.object(module, "existing_claim", lambda claim, held: None):
         answers = await race(ledger)
     assert len({answer.job_id for answer in answers}) == AT_ONCE
 

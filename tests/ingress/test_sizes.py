@@ -14,7 +14,7 @@ from lucius.core.limits import (
     MAX_STEPS,
     MESSAGE_BYTES,
     PROPERTY_CHARACTERS,
-    directive_room,
+    directive_capacity,
     fits_property,
 )
 from lucius.core.wire import MAX_REF, directive, directive_properties
@@ -69,7 +69,7 @@ def test_a_directive_must_fit_even_if_all_earlier_results_are_long() -> None:
     given["extra"] = "é" * 5_000
     error = refused(given, config=wide({}, count))
     assert [at for at, _ in error.faults] == [f"/payload/steps/s{count - 1}"]
-    assert str(directive_room(count - 1)) in error.faults[0][1]
+    assert str(directive_capacity(count - 1)) in error.faults[0][1]
 
 
 def test_the_largest_directive_that_is_admitted_fits_a_message_of_service_bus() -> None:

@@ -105,7 +105,7 @@ async def it_failed_and_its_service_was_paused_before_the_next_try(ward: Ward) -
     ward.services["ocr"].fails["tenant_b"] = LATER
     job_id = await ward.submit(tenant_id="tenant_b")
     await asyncio.sleep(5)
-    await ward.heard.paused.pause("ocr", "anna", "its model is broken")
+    await ward.activity.paused.pause("ocr", "anna", "its model is broken")
     return job_id
 
 
@@ -134,7 +134,7 @@ async def it_is_being_cancelled_and_the_broker_is_away(ward: Ward) -> str:
 @fault("AT_WORK")
 async def it_is_at_work_and_the_service_of_its_next_step_is_paused(ward: Ward) -> str:
     await ward.start("ocr", 600)
-    await ward.heard.paused.pause("embedding", "anna", None)
+    await ward.activity.paused.pause("embedding", "anna", None)
     job_id = await ward.submit("ALL")
     await asyncio.sleep(60)
     return job_id

@@ -112,7 +112,7 @@ async def it_alone_fails_and_another_service_was_never_there(ward: Ward) -> str:
 
 @fault("WORKERS_SILENT", "ocr")
 async def workers_went_away_and_another_service_is_paused(ward: Ward) -> str:
-    await ward.heard.paused.pause("embedding", "anna", None)
+    await ward.activity.paused.pause("embedding", "anna", None)
     return await workers_went_away(ward)
 
 

@@ -155,7 +155,7 @@ async def nobody_serves_its_tenant(ward: Ward) -> str:
 
 @fault("SERVICE_PAUSED", "ocr")
 async def its_service_is_paused(ward: Ward) -> str:
-    await ward.heard.paused.pause("ocr", "anna", "its disk is full")
+    await ward.activity.paused.pause("ocr", "anna", "its disk is full")
     job_id = await ward.submit()
     await asyncio.sleep(60)
     return job_id
@@ -165,6 +165,6 @@ async def its_service_is_paused(ward: Ward) -> str:
 async def its_service_is_paused_with_its_directive_out(ward: Ward) -> str:
     job_id = await ward.submit()
     await asyncio.sleep(1)
-    await ward.heard.paused.pause("ocr", "anna", None)
+    await ward.activity.paused.pause("ocr", "anna", None)
     await asyncio.sleep(3600)
     return job_id

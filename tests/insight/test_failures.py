@@ -8,7 +8,7 @@ import pytest
 from lucius.adapters.ledgers.memory import MemoryLeases
 from lucius.core.job import Fault
 from lucius.core.text import fingerprint, normal, place_in
-from lucius.operations.failures import MOST_TENANTS, OTHERS, FailureBook
+from lucius.operations.failures import MOST_TENANTS, OTHERS, FailureStore
 from tests.api.live import Live, live
 from tests.insight.ward import FATAL, LATER, Ward
 from tests.virtual import VirtualLoop, run_virtually
@@ -55,7 +55,7 @@ def test_every_failed_attempt_is_counted_with_its_tenant_trend_and_example() -> 
                 await ward.ended(failed)
             retried = await ward.submit(tenant_id="tenant_b")
             await ward.ended(retried)
-            book = ward.heard.failures
+            book = ward.activity.failures
             groups = {group.message.split()[0]: group for group in await book.groups(None)}
             final, again = groups["page"], groups["the"]
             assert (final.count, again.count) == (3, 3), "three jobs, and three attempts of one"
@@ -72,16 +72,16 @@ def test_every_failed_attempt_is_counted_with_its_tenant_trend_and_example() -> 
 def test_what_two_processes_count_adds_up_and_survives_them() -> None:
     async def main(loop: VirtualLoop) -> None:
         ward = Ward(loop)
-        other = FailureBook(ward.ledger.notes(), now=loop.now)
+        other = FailureStore(ward.ledger.shared_records(), now=loop.now)
         async with ward.running("ocr"):
             ward.services["ocr"].fails["*"] = FATAL
             await ward.ended(await ward.submit())
-            await ward.heard.failures.write()
-            await ward.heard.failures.write()
+            await ward.activity.failures.write()
+            await ward.activity.failures.write()
             job = await ward.job(await ward.submit())
             other._count(job, await _failure(ward))
             await other.write()
-            fresh = FailureBook(ward.ledger.notes(), now=loop.now)
+            fresh = FailureStore(ward.ledger.shared_records(), now=loop.now)
             assert [group.count for group in await fresh.groups(None)] == [2]
 
     run_virtually(main)
@@ -101,18 +101,18 @@ def test_tenants_of_a_group_are_bounded_and_the_rest_is_shown_to_nobody_bound() 
             ward.services["ocr"].fails["*"] = FATAL
             for number in range(MOST_TENANTS + 5):
                 await ward.ended(await ward.submit(tenant_id=f"t{number}"))
-            (group,) = await ward.heard.failures.groups(None)
+            (group,) = await ward.activity.failures.groups(None)
             assert group.count == MOST_TENANTS + 5
             assert OTHERS in group.tenants
             assert len(group.tenants) <= MOST_TENANTS + 1
-            assert await ward.heard.failures.groups(["t0"]) == []
+            assert await ward.activity.failures.groups(["t0"]) == []
 
     run_virtually(main)
 
 
 async def test_a_success_is_not_written_down() -> None:
     store = MemoryLeases()
-    await FailureBook(store, now=lambda: pytest.fail("nobody asks")).write()
+    await FailureStore(store, now=lambda: pytest.fail("nobody asks")).write()
     assert await store.rows() == []
 
 

@@ -9,8 +9,8 @@ from lucius.core.errors import LuciusError
 from lucius.core.job import Fault
 from lucius.core.text import failure_of
 from lucius.operations.failures import GUARDED, MOST_GROUPS, MOST_OF_A_SERVICE
-from lucius.operations.service_stats import MOST_WORKERS, ServiceSight, merged, read_note
-from lucius.operations.workers import LONGEST_NAME, MOST_NOTED, Workers
+from lucius.operations.service_stats import MOST_WORKERS, ServiceStats, merged, read_record
+from lucius.operations.workers import LONGEST_NAME, MOST_RECORDED, Workers
 from lucius.platform import FatalError
 from lucius.ports.lanes import ALL_LANES
 from tests.insight.ward import Ward
@@ -44,7 +44,7 @@ async def fail_once(ward: Ward, service: str, text: str) -> None:
 def test_a_flood_of_texts_does_not_hide_what_fails_again_and_again() -> None:
     async def main(loop: VirtualLoop) -> None:
         ward = Ward(loop, slots=100)
-        book = ward.heard.failures
+        book = ward.activity.failures
         async with ward.running("ocr"):
             for _ in range(2):
                 await fail_once(ward, "ocr", "the index is down")
@@ -79,7 +79,7 @@ def test_a_flood_of_one_service_leaves_room_for_another_between_two_writes() -> 
             ward.services["ocr"].fails = {}
             ward.services["embedding"].fails = {"*": FatalError("the other one fails")}
             await ward.ended(await ward.submit("ALL"))
-            groups = await ward.heard.failures.groups(None)
+            groups = await ward.activity.failures.groups(None)
             services = [group.service for group in groups]
             assert services.count("ocr") == MOST_OF_A_SERVICE
             assert services.count("embedding") == 1
@@ -95,16 +95,16 @@ def test_workers_that_are_invented_are_forgotten_and_their_note_stays_small() ->
             at = AT + timedelta(seconds=number)
             workers.pulled(f"s{service}", f"{number:03}{name}", at, 4, name)
     assert all(len(seen.workers) == MOST_WORKERS for seen in workers.services.values())
-    note = workers.note()
-    noted = [worker for each in note.values() for worker in each["workers"]]
-    assert len(noted) == MOST_NOTED
+    record = workers.record()
+    noted = [worker for each in record.values() for worker in each["workers"]]
+    assert len(noted) == MOST_RECORDED
     assert max(len(worker) for worker in noted) == LONGEST_NAME
     assert f"{MOST_WORKERS + 49:03}{name}"[:LONGEST_NAME] in noted, "the last are kept"
-    assert len(orjson.dumps(note)) < 1_000_000
+    assert len(orjson.dumps(record)) < 1_000_000
 
 
-def failing(jobs: int, at: datetime = AT, text: str = "it broke") -> ServiceSight:
-    seen = ServiceSight(AT, AT)
+def failing(jobs: int, at: datetime = AT, text: str = "it broke") -> ServiceStats:
+    seen = ServiceStats(AT, AT)
     for number in range(jobs):
         seen.failed(at, failure_of("ocr", "ocr", Fault("C", text)), f"job_{number}", "tenant_a")
     return seen
@@ -117,15 +117,15 @@ def test_that_a_service_has_failed_every_job_is_known_after_a_restart_and_to_oth
     assert (seen.failing, seen.streak) == (None, None)
     workers = Workers(ALL_LANES)
     workers.services["ocr"] = seen
-    read = read_note(orjson.loads(orjson.dumps(workers.note())))
-    for known in (read, merged([read, {"ocr": ServiceSight(AT, AT)}])):
+    read = read_record(orjson.loads(orjson.dumps(workers.record())))
+    for known in (read, merged([read, {"ocr": ServiceStats(AT, AT)}])):
         past = known["ocr"].failed_until
         assert past is not None
         assert (past.since, past.until, past.jobs) == (AT, over, 3)
 
 
 def test_a_success_that_another_process_saw_ends_it_too() -> None:
-    other = ServiceSight(AT, AT)
+    other = ServiceStats(AT, AT)
     other.succeeded(AT + timedelta(minutes=1))
     both = merged([{"ocr": failing(4)}, {"ocr": other}])["ocr"]
     assert both.failing is None
@@ -134,7 +134,7 @@ def test_a_success_that_another_process_saw_ends_it_too() -> None:
 
 
 def test_a_note_of_an_earlier_version_is_read() -> None:
-    note = {"first": 1.0, "last": 2.0, "workers": {}, "minutes": [], "success": None}
-    seen = read_note({"ocr": {**note, "streak": [1.0, "g", "C", "m", ["a", "b", "c"]]}})["ocr"]
+    record = {"first": 1.0, "last": 2.0, "workers": {}, "minutes": [], "success": None}
+    seen = read_record({"ocr": {**record, "streak": [1.0, "g", "C", "m", ["a", "b", "c"]]}})["ocr"]
     assert seen.failing is not None
     assert (seen.failing.group, seen.past, seen.spell) == ("g", None, None)

@@ -12,8 +12,8 @@ from lucius.core.errors import RequestError
 from lucius.core.wire import parse_reply
 from lucius.operations.failures import EVERY
 from lucius.operations.redrives import MOST_LIVE, MOST_OF_A_TENANT, RESERVED
-from lucius.operations.service_stats import read_note
-from lucius.operations.shared_records import Notebook
+from lucius.operations.service_stats import read_record
+from lucius.operations.shared_records import SharedRecords
 from lucius.platform import FatalError
 from lucius.ports.ledger import JobQuery
 from lucius.ports.redrives import PlanState, RedrivePlan, RedriveRules
@@ -49,9 +49,12 @@ def test_a_stored_plan_that_cannot_be_read_hides_no_other() -> None:
     async def main(ward: Ward) -> None:
         await failed_jobs(ward, 3)
         await ward.start("ocr", 0.1)
-        plans, notebook = ward.insight.redrives, Notebook(ward.ledger.notes(), "redrive")
+        plans, records = (
+            ward.insight.redrives,
+            SharedRecords(ward.ledger.shared_records(), "redrive"),
+        )
         broken: dict[str, Any] = {"state": "RUNNING", "rules": "none", "pending": {}}
-        await notebook.change("plan_broken", lambda stored: broken)
+        await records.change("plan_broken", lambda stored: broken)
         good = await plans.start(QUERY, RedriveRules(canary=0, rate=20.0), "bert", None)
         for _ in range(2):
             await plans.turn()
@@ -59,7 +62,7 @@ def test_a_stored_plan_that_cannot_be_read_hides_no_other() -> None:
         assert shown["plan_broken"].state is PlanState.STOPPED
         assert "cannot be read" in shown["plan_broken"].said
         assert shown[good.plan_id].redriven == 3
-        assert (await notebook.read())["plan_broken"]["state"] == "STOPPED"
+        assert (await records.read())["plan_broken"]["state"] == "STOPPED"
 
     in_ward(main)
 
@@ -132,7 +135,7 @@ async def test_the_filter_and_the_rate_of_a_plan_are_bounded(tmp_path: Path) -> 
 def test_the_codes_of_one_tenant_leave_room_for_the_failures_of_others() -> None:
     async def main(loop: VirtualLoop) -> None:
         ward = Ward(loop, slots=100)
-        book = ward.heard.failures
+        book = ward.activity.failures
         async with ward.running("ocr"):
             service = ward.services["ocr"]
             for round_ in range(6):
@@ -178,9 +181,9 @@ def test_a_caller_hears_of_the_failures_of_its_own_tenants_only() -> None:
             ward.services["ocr"].fails = {"loud": FatalError(SECRET, code="MALLORYS_WORD")}
             for _ in range(6):
                 await ward.ended(await ward.submit(tenant_id="loud"))
-            doctor = ward.insight.doctor
+            diagnoser = ward.insight.diagnoser
             causes = {
-                who: [f.cause for f in await doctor.system({}, {}, tenants=tenants)]
+                who: [f.cause for f in await diagnoser.system({}, {}, tenants=tenants)]
                 for who, tenants in (("all", None), ("loud", {"loud"}), ("quiet", {"quiet"}))
             }
             alone = ["TENANT_FAILS_ALIKE"]
@@ -189,12 +192,12 @@ def test_a_caller_hears_of_the_failures_of_its_own_tenants_only() -> None:
             mine = await ward.submit(tenant_id="quiet")
             await ward.ended(mine)
             told = [await ward.why(mine, tenants={"quiet"})]
-            told += await doctor.system({}, {}, tenants={"quiet"})
+            told += await diagnoser.system({}, {}, tenants={"quiet"})
             assert [each.cause for each in told] == ["SERVICE_FAILS_ALIKE"] * 2
             said = repr(told)
             assert "mallory" not in said.lower()
-            note = ward.heard.workers.note()
-            read = read_note(note)["ocr"].failing
+            record = ward.activity.workers.record()
+            read = read_record(record)["ocr"].failing
             assert read is not None
             assert read.tenants == {"loud", "quiet"}, "it is known after a restart"
 

@@ -28,7 +28,7 @@ def held_in(world: World, paused: PausedServices) -> World:
 def test_nothing_is_released_to_a_paused_service_until_it_goes_on() -> None:
     async def main(loop: VirtualLoop) -> None:
         plain = World(loop)
-        paused = PausedServices(plain.ledger.notes(), now=loop.now, alone=True)
+        paused = PausedServices(plain.ledger.shared_records(), now=loop.now, alone=True)
         world = held_in(plain, paused)
         await paused.pause("embedding", "anna", "the index is down")
         async with world.running():
@@ -53,7 +53,7 @@ def test_what_a_paused_service_has_does_not_time_out(held: bool) -> None:
 
     async def main(loop: VirtualLoop) -> None:
         plain = World(loop)
-        paused = PausedServices(plain.ledger.notes(), now=loop.now, alone=True)
+        paused = PausedServices(plain.ledger.shared_records(), now=loop.now, alone=True)
         world = World(loop, plain.ledger, held_back=paused if held else NoneHeldBack())
         async with world.running():
             job_id = await world.submit()
@@ -73,8 +73,8 @@ def test_what_a_paused_service_has_does_not_time_out(held: bool) -> None:
 def test_a_pause_reaches_another_process_and_so_does_its_end() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop)
-        here = PausedServices(world.ledger.notes(), now=loop.now, alone=False)
-        there = PausedServices(world.ledger.notes(), now=loop.now, alone=False)
+        here = PausedServices(world.ledger.shared_records(), now=loop.now, alone=False)
+        there = PausedServices(world.ledger.shared_records(), now=loop.now, alone=False)
         looking = asyncio.create_task(there.run())
         await here.pause("ocr", "anna", None)
         assert "ocr" not in there

@@ -113,7 +113,7 @@ def test_a_plan_whose_jobs_are_all_refused_ends_and_says_why(canary: int) -> Non
     async def main(ward: Ward) -> RedrivePlan:
         await failed_jobs(ward, 6)
         made = RedrivePlans(
-            ward.ledger.notes(), Refusing(ward.engine), runs=lambda: True, now=ward.now
+            ward.ledger.shared_records(), Refusing(ward.engine), runs=lambda: True, now=ward.now
         )
         async with planning(ward, made) as plans:
             plan = await plans.start(QUERY, RedriveRules(canary=canary, rate=5.0), "anna", None)
@@ -130,15 +130,15 @@ def test_what_was_announced_is_not_redriven_any_more_when_someone_has_stopped_th
 
     async def main(ward: Ward) -> None:
         await failed_jobs(ward, 20)
-        notes = ward.ledger.notes()
+        records = ward.ledger.shared_records()
         dying = Dying(ward.engine, after=4)
-        first = RedrivePlans(notes, dying, runs=lambda: True, now=ward.now)
+        first = RedrivePlans(records, dying, runs=lambda: True, now=ward.now)
         plan = await first.start(QUERY, RedriveRules(canary=0, rate=20.0), "anna", None)
         with pytest.raises(ProcessDiedHere):
             await first.turn()
         await first.stop(plan.plan_id, "bert")
         await asyncio.sleep(5)
-        second = RedrivePlans(notes, ward.engine, runs=lambda: True, now=ward.now)
+        second = RedrivePlans(records, ward.engine, runs=lambda: True, now=ward.now)
         async with planning(ward, second):
             plan = await through(ward, plan.plan_id, second)
         assert (plan.state, plan.succeeded) == (PlanState.STOPPED, 4), "the others are as they were"

@@ -110,11 +110,15 @@ def test_a_plan_goes_on_after_its_process_died_at_the_worst_moment() -> None:
         async with ward.running("ocr"):
             await failed_jobs(ward, 40)
             dying = Dying(ward.engine, after=7)
-            first = RedrivePlans(ward.ledger.notes(), dying, runs=lambda: True, now=ward.now)
+            first = RedrivePlans(
+                ward.ledger.shared_records(), dying, runs=lambda: True, now=ward.now
+            )
             plan = await first.start(QUERY, RedriveRules(canary=0, rate=20.0), "anna", None)
             with pytest.raises(ProcessDiedHere):
                 await first.turn()
-            second = RedrivePlans(ward.ledger.notes(), ward.engine, runs=lambda: True, now=ward.now)
+            second = RedrivePlans(
+                ward.ledger.shared_records(), ward.engine, runs=lambda: True, now=ward.now
+            )
             running = asyncio.create_task(second.run())
             plan = await through(ward, plan.plan_id, second)
             running.cancel()

@@ -8,10 +8,10 @@ import pytest
 from lucius.adapters.buses.memory import MemoryBus
 from lucius.core.decide import decide
 from lucius.core.inputs import AckReceived, AttemptRequested, EntryReleased
-from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL
+from lucius.core.plan import FIRST_SHARD, OUTBOX, TEMPORAL
 from lucius.core.routing import LANES
 from lucius.http.context import Caller, Role
-from lucius.operations.service_stats import read_note
+from lucius.operations.service_stats import read_record
 from lucius.operations.workers import Workers
 from lucius.ports.lanes import FixedLanes
 from tests.api.live import Live, live
@@ -68,7 +68,7 @@ async def test_who_was_seen_is_known_after_a_restart(tmp_path: Path) -> None:
         await lucius.accepted()
         await lucius.work()
         seen = (await service_of(lucius))["last_seen"]
-        await lucius.runtime.insight.sightings.write()
+        await lucius.runtime.insight.published_stats.write()
     async with live(tmp_path) as lucius:
         ocr = await service_of(lucius)
         assert ocr["last_seen"] is not None
@@ -77,10 +77,10 @@ async def test_who_was_seen_is_known_after_a_restart(tmp_path: Path) -> None:
 
 async def test_nothing_is_written_while_nothing_is_seen(tmp_path: Path) -> None:
     async with live(tmp_path) as lucius:
-        await lucius.runtime.insight.sightings.write()
-        notes = await lucius.runtime.ledger.notes().rows()
-        await lucius.runtime.insight.sightings.write()
-        assert await lucius.runtime.ledger.notes().rows() == notes
+        await lucius.runtime.insight.published_stats.write()
+        notes = await lucius.runtime.ledger.shared_records().rows()
+        await lucius.runtime.insight.published_stats.write()
+        assert await lucius.runtime.ledger.shared_records().rows() == notes
 
 
 async def test_a_caller_bound_to_tenants_sees_no_numbers_of_others(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_a_reason_that_is_no_short_text_is_refused(tmp_path: Path, reason:
 
 @pytest.mark.parametrize("engine", [OUTBOX, TEMPORAL])
 def test_what_is_at_work_is_counted_by_who_owns_the_lane_of_its_engine(engine: str) -> None:
-    first = FIRST_DESK[engine]
+    first = FIRST_SHARD[engine]
     job = make(1, engine=engine).job
     lease = ("ocr", 1, "lease-1")
     now = job.updated_at
@@ -165,5 +165,5 @@ async def test_a_worker_that_may_not_pull_is_not_registered(
 def test_slots_that_an_earlier_release_stored_are_not_read() -> None:
     stored: dict[str, Any] = {"first": 1.0, "last": 1.0, "success": None, "minutes": []}
     workers = {"w": [1.0, STORED, "1", 0], "v": [1.0, 8, "1", 0]}
-    read = read_note({"ocr": {**stored, "workers": workers}})["ocr"].workers
+    read = read_record({"ocr": {**stored, "workers": workers}})["ocr"].workers
     assert (read["w"].slots, read["v"].slots) == (None, 8)

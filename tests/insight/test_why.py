@@ -12,7 +12,7 @@ from lucius.contract.causes import CAUSES, Severity
 from lucius.core.decide import submit
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
-from lucius.core.plan import FIRST_DESK, TEMPORAL
+from lucius.core.plan import FIRST_SHARD, TEMPORAL
 from lucius.core.routing import LANES
 from lucius.operations import why
 from lucius.operations.facts import Clues, Facts
@@ -115,9 +115,9 @@ def test_how_far_a_worker_says_it_is_is_shown_until_its_work_ends() -> None:
             await asyncio.sleep(1800)
             at_work = await ward.why(job_id)
             lease = (await ward.job(job_id)).steps[0].executions[-1].exec_id
-            assert ward.heard.workers.progress(lease) == "page 3 of 9"
+            assert ward.activity.workers.progress(lease) == "page 3 of 9"
             await ward.ended(job_id)
-            assert ward.heard.workers.progress(lease) is None
+            assert ward.activity.workers.progress(lease) is None
             return [each.what for each in at_work.evidence]
 
     assert "it says: page 3 of 9" in run_virtually(main)
@@ -198,10 +198,10 @@ def test_lanes_of_jobs_on_temporal_are_those_of_invokers() -> None:
         ward = Ward(loop)
         plan = (await ward.job(await ward.submit())).plan
         job = submit(replace(plan, engine=TEMPORAL), loop.now()).job
-        invokers = {FIRST_DESK[TEMPORAL] + lane for lane in range(LANES)}
+        invokers = {FIRST_SHARD[TEMPORAL] + lane for lane in range(LANES)}
         held = Facts(loop.now(), {}, owned=invokers)
         assert diagnose(job, held, Clues()).cause != "LANE_UNOWNED"
-        finding = diagnose(job, Facts(loop.now(), {}, owned=invokers - {job.plan.desk}), Clues())
+        finding = diagnose(job, Facts(loop.now(), {}, owned=invokers - {job.plan.shard}), Clues())
         assert (finding.cause, finding.command) == ("LANE_UNOWNED", "lucius invoker")
         assert f"lane {plan.routing.lane}," in finding.summary
 
@@ -300,9 +300,9 @@ def test_a_caller_bound_to_tenants_reads_no_counts_names_or_words_of_others() ->
                 await ward.submit(tenant_id="tenant_a")
             mine = await ward.submit(tenant_id="tenant_b")
             await asyncio.sleep(100)
-            await ward.heard.paused.pause("ocr", "anna", "tenant_a floods it")
+            await ward.activity.paused.pause("ocr", "anna", "tenant_a floods it")
             paused = await ward.why(mine, tenants={"tenant_b"})
-            await ward.heard.paused.resume("ocr")
+            await ward.activity.paused.resume("ocr")
             for _ in range(12):
                 mine = await ward.submit(tenant_id="tenant_b")
             busy = await ward.why(mine, tenants={"tenant_b"})
@@ -321,9 +321,9 @@ def test_what_nobody_took_is_wrong_until_it_is_sent_again_or_cancelled() -> None
             job_id = await ward.submit()
             await asyncio.sleep(45)  # the first attempt has ended without an ACK, the second waits
             assert await ward.wrong() == ["NO_WORKER_EVER"]
-            ward.heard.workers.forgot(range(LANES))
+            ward.activity.workers.forgot(range(LANES))
             assert await ward.wrong() == []
-            ward.heard.workers.took_up(await ward.job(job_id))
+            ward.activity.workers.took_up(await ward.job(job_id))
             assert await ward.wrong() == ["NO_WORKER_EVER"]
             await ward.apply(job_id, CancelRequested(immediate=True))
             assert await ward.wrong() == []

@@ -149,7 +149,7 @@ class Ward:
     def __post_init__(self) -> None:
         self.ledger, self.bus, self.config = WardLedger(), WardBus(), WardConfig()
         self.clock_back = timedelta()
-        self.heard = listening(self.ledger, ALL_LANES, self.now)
+        self.activity = listening(self.ledger, ALL_LANES, self.now)
         self.outbox = outbox(
             self.ledger,
             self.bus,
@@ -157,13 +157,13 @@ class Ward:
             now=self.now,
             limits=lambda tenant_id: self.limits,
             guard=self.guard,
-            listeners=self.heard.listeners,
-            held_back=self.heard.paused,
-            observers=self.heard.observers,
+            listeners=self.activity.listeners,
+            held_back=self.activity.paused,
+            observers=self.activity.observers,
         )
         self.engine = self.outbox.engine
         self.insight = insight(
-            self.heard,
+            self.activity,
             self.ledger,
             self.outbox,
             lanes=ALL_LANES,
@@ -254,10 +254,10 @@ class Ward:
 
     async def why(self, job_id: str, *, tenants: Collection[str] | None = None) -> Diagnosis:
         troubles = await self.all_troubles()
-        return await self.insight.doctor.job(await self.job(job_id), troubles, tenants=tenants)
+        return await self.insight.diagnoser.job(await self.job(job_id), troubles, tenants=tenants)
 
     async def wrong(self) -> list[str]:
-        found = await self.insight.doctor.system(await self.all_troubles(), {}, tenants=None)
+        found = await self.insight.diagnoser.system(await self.all_troubles(), {}, tenants=None)
         return [finding.cause for finding in found]
 
 

@@ -38,16 +38,18 @@ async def at_work(bench: Bench) -> ServiceRunner:
     return runner
 
 
-async def tell(bench: Bench, kind: str, attempt: tuple[str, str, int, str], token: str) -> None:
+async def send_notice(
+    bench: Bench, kind: str, attempt: tuple[str, str, int, str], token: str
+) -> None:
     made = notice(kind, attempt, ["under an older key", token])
-    await bench.bus.tell("worker-1", Message(*made))
+    await bench.bus.send_notice("worker-1", Message(*made))
 
 
 @on_the_bench
 async def test_a_notice_of_a_cancellation_is_heard_at_once(bench: Bench) -> None:
     await at_work(bench)
     before = bench.loop.time()
-    await tell(bench, CANCEL, ATTEMPT, TOKEN)
+    await send_notice(bench, CANCEL, ATTEMPT, TOKEN)
     result = await bench.result()
     assert (result["status"], result["error"]["code"]) == ("FAILED_FINAL", "CANCELLED")
     assert bench.loop.time() == before, "no heartbeat was needed"
@@ -56,7 +58,7 @@ async def test_a_notice_of_a_cancellation_is_heard_at_once(bench: Bench) -> None
 @on_the_bench
 async def test_under_a_lease_that_has_ended_nothing_more_is_said(bench: Bench) -> None:
     runner = await at_work(bench)
-    await tell(bench, LEASE_ENDED, ATTEMPT, TOKEN)
+    await send_notice(bench, LEASE_ENDED, ATTEMPT, TOKEN)
     await asyncio.sleep(1)
     assert runner.health().running == 0
     assert not bench.of("RESULT")
@@ -83,10 +85,10 @@ def test_a_notice_that_is_not_for_this_attempt_changes_nothing(
     @on_the_bench
     async def story(bench: Bench) -> None:
         runner = await at_work(bench)
-        await tell(bench, kind, attempt, token)
+        await send_notice(bench, kind, attempt, token)
         await asyncio.sleep(1)
         assert runner.health().running == 1, "it works on"
-        await tell(bench, CANCEL, ATTEMPT, TOKEN)
+        await send_notice(bench, CANCEL, ATTEMPT, TOKEN)
         assert (await bench.result())["error"]["code"] == "CANCELLED"
 
     story()
@@ -101,7 +103,7 @@ def test_a_notice_that_is_none_changes_nothing(body: dict[str, Any]) -> None:
     async def story(bench: Bench) -> None:
         runner = await at_work(bench)
         bound = dict(zip(("jobId", "stepId", "attempt_no", "lease_id"), ATTEMPT, strict=True))
-        await bench.bus.tell("worker-1", Message("n1", {**bound, **body}))
+        await bench.bus.send_notice("worker-1", Message("n1", {**bound, **body}))
         await asyncio.sleep(1)
         assert runner.health().running == 1, "it works on"
 
@@ -112,7 +114,9 @@ def test_a_notice_that_is_none_changes_nothing(body: dict[str, Any]) -> None:
 async def test_a_proof_of_one_notice_is_none_of_another(bench: Bench) -> None:
     runner = await at_work(bench)
     named, body, properties = notice(CANCEL, ATTEMPT, [TOKEN])
-    await bench.bus.tell("worker-1", Message(named, {**body, "type": LEASE_ENDED}, properties))
+    await bench.bus.send_notice(
+        "worker-1", Message(named, {**body, "type": LEASE_ENDED}, properties)
+    )
     await asyncio.sleep(1)
     assert runner.health().running == 1, "it works on"
 
@@ -122,7 +126,7 @@ async def test_a_service_works_where_the_bus_has_no_notices(bench: Bench) -> Non
     async def deaf(address: str, wait: object) -> list[Message]:
         raise RuntimeError("the broker is too old for that")
 
-    bench.bus.hear = deaf  # type: ignore[method-assign]
+    bench.bus.receive_notices = deaf  # type: ignore[method-assign]
     service = Patient()
     runner = await bench.runner(service, worker_id="worker-1")
     await bench.send()

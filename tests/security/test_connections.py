@@ -20,7 +20,7 @@ from tests.security.wire import code_of, header_of, said, serving, status_of
 ANY = 10**6
 
 
-class Guest:
+class Connection:
     def __init__(self, *, asked: bool = False) -> None:
         self.asked = asked
         self.cut = False
@@ -34,37 +34,37 @@ class Guest:
 
 def test_each_address_has_so_many() -> None:
     connections = Connections(ANY, 2)
-    guests = [Guest() for _ in range(3)]
-    codes = [connections.enter(guest, "a") for guest in guests]
+    connected = [Connection() for _ in range(3)]
+    codes = [connections.enter(connection, "a") for connection in connected]
     assert codes == [None, None, "TOO_MANY_CONNECTIONS"]
-    assert connections.enter(Guest(), "b") is None
-    connections.leave(guests[0])
-    assert connections.enter(Guest(), "a") is None
+    assert connections.enter(Connection(), "b") is None
+    connections.leave(connected[0])
+    assert connections.enter(Connection(), "a") is None
 
 
 def test_all_addresses_together_have_so_many() -> None:
     connections = Connections(2, ANY)
-    codes = [connections.enter(Guest(), address) for address in "abc"]
+    codes = [connections.enter(Connection(), address) for address in "abc"]
     assert codes == [None, None, "CONNECTIONS_EXHAUSTED"]
 
 
 def test_who_leaves_makes_room_once() -> None:
     connections = Connections(1, 1)
-    guest = Guest()
-    connections.enter(guest, "a")
-    connections.leave(guest)
-    connections.leave(guest)
+    connection = Connection()
+    connections.enter(connection, "a")
+    connections.leave(connection)
+    connections.leave(connection)
     assert len(connections) == 0
-    assert connections.enter(Guest(), "a") is None
-    assert connections.enter(Guest(), "a") is not None
+    assert connections.enter(Connection(), "a") is None
+    assert connections.enter(Connection(), "a") is not None
 
 
 def test_a_full_reserve_takes_the_newest_and_drops_the_one_that_is_silent_longest() -> None:
     connections = Connections(0, ANY, reserve=2)
-    asked, silent, new, last = Guest(asked=True), Guest(), Guest(), Guest()
-    for guest in (asked, silent, new):
-        connections.enter(guest, "a")
-    assert [guest.cut for guest in (asked, silent, new)] == [False, True, False]
+    asked, silent, new, last = Connection(asked=True), Connection(), Connection(), Connection()
+    for connection in (asked, silent, new):
+        connections.enter(connection, "a")
+    assert [connection.cut for connection in (asked, silent, new)] == [False, True, False]
     new.asked = True
     connections.enter(last, "a")
     assert last.cut, "all others are being answered"

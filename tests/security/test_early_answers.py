@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from lucius.http.app import create_app
-from lucius.http.limits import Connections, Guest
+from lucius.http.limits import Connection, Connections
 from lucius.http.server import MAX_DROPPED_BYTES, ClientTransport, SlowClients
 from tests.api.world import World, context_of
 from tests.security.wire import FOR_EVER, code_of, serving
@@ -127,8 +127,8 @@ class Emptied(Connections):
         super().__init__(10, 10)
         self.empty = asyncio.Event()
 
-    def leave(self, guest: Guest) -> None:
-        super().leave(guest)
+    def leave(self, connection: Connection) -> None:
+        super().leave(connection)
         self.empty.set()
 
 

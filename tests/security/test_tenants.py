@@ -130,7 +130,7 @@ async def _counts_nothing(world: World, client: httpx.AsyncClient, route: Docume
 
 
 async def _groups_nothing(world: World, client: httpx.AsyncClient, route: DocumentedRoute) -> None:
-    (ours,) = await world.heard.failures.groups(None)
+    (ours,) = await world.activity.failures.groups(None)
     assert (await client.get("/v1/failures")).json() == {"groups": []}
     assert (await client.get(f"/v1/failures?tenant_id={OURS}")).json() == {"groups": []}
     theirs = await client.get(f"/v1/failures/{ours.group}")
@@ -139,7 +139,7 @@ async def _groups_nothing(world: World, client: httpx.AsyncClient, route: Docume
 
 async def _plans_nothing(world: World, client: httpx.AsyncClient, route: DocumentedRoute) -> None:
     """Neither for the jobs of another tenant, nor a plan of theirs."""
-    (ours,) = await world.heard.failures.groups(None)
+    (ours,) = await world.activity.failures.groups(None)
     query = JobQuery(dlq=True, group=ours.group)
     plan = await world.insight.redrives.start(query, RedriveRules(), "anna", None)
     for given in ({"code": "BROKEN"}, {"tenant_id": OURS}, {"group": ours.group}):

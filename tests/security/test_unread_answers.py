@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lucius.http.limits import Connections, Guest
+from lucius.http.limits import Connection, Connections
 from lucius.http.server import SlowClients
 from tests.cli.up import Changed, running
 from tests.security.wire import FOR_EVER, serving
@@ -24,8 +24,8 @@ class Watched(Connections):
         super().__init__(100, 100)
         self.left = asyncio.Event()
 
-    def leave(self, guest: Guest) -> None:
-        super().leave(guest)
+    def leave(self, connection: Connection) -> None:
+        super().leave(connection)
         self.left.set()
 
 

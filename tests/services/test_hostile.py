@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lucius.adapters.workspaces import files
-from lucius.adapters.workspaces.records import Notes
+from lucius.adapters.workspaces.records import Records
 from lucius.platform import Service
 from lucius.services import Ocr, ocr
 from lucius.services.ocr import OcrOptions, PageSlots, Recogniser, recognised
@@ -98,12 +98,12 @@ async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
 async def test_notes_that_cannot_be_written_fail_the_step_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    def refuse(notes: Notes, asked: object, patience: float) -> bool:
+    def refuse(records: Records, asked: object, patience: float) -> bool:
         raise sqlite3.OperationalError(reason)
 
     async with Stage(tmp_path, [Ocr()]) as stage:
         with monkeypatch.context() as full:
-            full.setattr(Notes, "_committed", refuse)
+            full.setattr(Records, "_committed", refuse)
             result = await stage.step("OCR")
             assert failure(result) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
             assert reason in result["error"]["message"]

@@ -94,8 +94,8 @@ class RemoteStore:
         found: LedgerCapabilities = self._inner.capabilities
         return found
 
-    def notes(self) -> Any:
-        return RemoteStore(self._inner.notes(), self._loop, self._faults, self._watch)
+    def shared_records(self) -> Any:
+        return RemoteStore(self._inner.shared_records(), self._loop, self._faults, self._watch)
 
     async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         """Each over the network by itself."""
@@ -189,8 +189,8 @@ class EmbeddedStore:
     def capabilities(self) -> LedgerCapabilities:
         return self._inner.capabilities
 
-    def notes(self) -> Any:
-        return self._inner.notes()
+    def shared_records(self) -> Any:
+        return self._inner.shared_records()
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         act = getattr(self._inner, name)
@@ -333,12 +333,14 @@ class SimBus:
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         await self._ask(lambda: self._inner.dead_letter(delivery, reason, detail))
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         if not self._faults.hits("notice.lost"):
-            await self._ask(lambda: self._inner.tell(address, message))
+            await self._ask(lambda: self._inner.send_notice(address, message))
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
-        found: Sequence[Message] = await self._ask(lambda: self._inner.hear(address, wait))
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
+        found: Sequence[Message] = await self._ask(
+            lambda: self._inner.receive_notices(address, wait)
+        )
         return found
 
     async def close(self) -> None:

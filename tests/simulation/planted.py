@@ -354,13 +354,13 @@ def redrive_not_linked() -> AbstractContextManager[Any]:
 
 def webhook_forgotten() -> AbstractContextManager[Any]:
     """A webhook that failed is settled like one that was delivered."""
-    tell = Dispatcher._tell
+    tell = Dispatcher._notify_client
 
     async def settled(self: Dispatcher, job: Job, effect: Any) -> None:
         with patch.object(self, "_notify", _swallowed(self._notify)):
             await tell(self, job, effect)
 
-    return patch.object(Dispatcher, "_tell", settled)
+    return patch.object(Dispatcher, "_notify_client", settled)
 
 
 def _swallowed(notify: Any) -> Any:
@@ -423,7 +423,7 @@ def lost_lane_counted() -> AbstractContextManager[Any]:
     saved = EngineLoop._committed
 
     def counted(self: EngineLoop, save: Any) -> None:
-        save.term = self._terms[save.job.plan.desk]
+        save.term = self._terms[save.job.plan.shard]
         saved(self, save)
 
     return _unlooked_for(patch.object(EngineLoop, "_committed", counted))

@@ -249,7 +249,7 @@ class World:
         services.link = link = ServicesLink(
             self._bus,
             server.replies.came,
-            server.replies.until_room,
+            server.replies.until_capacity,
             lambda word, value: settle(services.drained, None),
             partial(server.services_died, following),
         )

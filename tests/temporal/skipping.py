@@ -20,7 +20,7 @@ from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
 from lucius.engine.admission.ingress import Ingress, IngressPolicy
 from lucius.engine.temporal.invoker import Invoker
-from lucius.engine.temporal.invoker_client import AskingHere, Told
+from lucius.engine.temporal.invoker_client import AskingHere, InvokerAnswer
 from lucius.engine.temporal.metrics import TemporalInstruments
 from lucius.engine.temporal.worker import Activities
 from lucius.engine.temporal.workflow import JobWorkflow
@@ -42,11 +42,11 @@ class Skipping(AskingHere):
         self._env = env
         self._clock = clock
 
-    async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+    async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         self._clock.at = await self._env.get_current_time()
         return await super().attempt(body)
 
-    async def timeout(self, body: Mapping[str, Any]) -> Told | None:
+    async def timeout(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         self._clock.at = await self._env.get_current_time()
         return await super().timeout(body)
 

@@ -18,7 +18,7 @@ from lucius.core.errors import RequestError, WorkflowsUnavailableError
 from lucius.core.job import JobState
 from lucius.core.plan import TEMPORAL
 from lucius.engine.temporal.invoker import Invoker
-from lucius.engine.temporal.invoker_client import AskingHere, RemoteInvoker, Told
+from lucius.engine.temporal.invoker_client import AskingHere, InvokerAnswer, RemoteInvoker
 from lucius.engine.temporal.metrics import BROKEN, CLOSED, UNANSWERED, UNKNOWN, UNREACHED
 from lucius.engine.temporal.worker import run_worker
 from lucius.engine.temporal.workflow import RECORD, TIMEOUT
@@ -123,7 +123,7 @@ async def test_a_job_that_is_submitted_while_temporal_is_down_runs_when_it_is_ba
             accepted = await runtime.engine.submit(envelope())
             assert (accepted.state, accepted.duplicate) == ("QUEUED", False)
             with pytest.raises(WorkflowsUnavailableError, match=server.address):
-                await runtime.wellbeing.checks()["temporal"]()
+                await runtime.process_health.checks()["temporal"]()
             server.start()
             await server.client()
             job = await ended(runtime, accepted.job_id)
@@ -141,7 +141,7 @@ class AwayFirst(AskingHere):
         self._away = RemoteInvoker(["http://127.0.0.1:1"], "")
         self.asked = 0
 
-    async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+    async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         self.asked += 1
         asking = self._away.attempt if self.asked <= 3 else super().attempt
         return await asking(body)

@@ -16,7 +16,7 @@ from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job, JobState
 from lucius.engine.temporal.engine import WorkflowStarter, owes_start
 from lucius.engine.temporal.invoker import Invoker
-from lucius.engine.temporal.invoker_client import AskingHere, Told
+from lucius.engine.temporal.invoker_client import AskingHere, InvokerAnswer
 from lucius.platform import Service
 from lucius.ports.bus import Message
 from tests.temporal.server import TemporalServer, shared_server
@@ -73,7 +73,7 @@ class LosingAnswers(AskingHere):
         super().__init__(invoker)
         self._lost: set[str] = set()
 
-    async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+    async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         told = await super().attempt(body)
         if body["stepId"] not in self._lost:
             self._lost.add(body["stepId"])

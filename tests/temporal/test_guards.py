@@ -18,10 +18,10 @@ from lucius.core.effects import SignalWorkflow
 from lucius.core.errors import LedgerRowUnreadableError, WorkflowsUnavailableError
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job, JobState
-from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL
+from lucius.core.plan import FIRST_SHARD, OUTBOX, TEMPORAL
 from lucius.core.routing import LANES
 from lucius.engine.temporal.engine import TemporalEngine, WorkflowStarter
-from lucius.engine.temporal.invoker_client import RemoteInvoker, Told
+from lucius.engine.temporal.invoker_client import InvokerAnswer, RemoteInvoker
 from lucius.engine.temporal.metrics import TemporalInstruments
 from lucius.engine.temporal.worker import Activities
 from lucius.engine.temporal.workflows import TemporalPlace, TemporalWorkflows, start_of
@@ -31,9 +31,9 @@ from tests.faults.stage import Orchestrator, Stage
 from tests.temporal.virtual import VirtualServer, VirtualWorker
 from tests.virtual import VirtualLoop, run_virtually
 
-INVOKERS = FixedLanes(range(FIRST_DESK[TEMPORAL], FIRST_DESK[TEMPORAL] + LANES))
+INVOKERS = FixedLanes(range(FIRST_SHARD[TEMPORAL], FIRST_SHARD[TEMPORAL] + LANES))
 """What invokers own between them; nothing of the outbox engine."""
-OTHERS = FixedLanes(range(FIRST_DESK[TEMPORAL] + 1, FIRST_DESK[TEMPORAL] + LANES))
+OTHERS = FixedLanes(range(FIRST_SHARD[TEMPORAL] + 1, FIRST_SHARD[TEMPORAL] + LANES))
 
 
 def on_temporal(body: Any) -> Any:
@@ -77,7 +77,7 @@ async def chore(stage: Stage, lucius: Orchestrator, lanes: FixedLanes, what: str
 
 
 @on_temporal
-async def test_the_invoker_that_owns_the_first_desk_prunes_and_no_other(
+async def test_the_invoker_that_owns_the_first_shard_prunes_and_no_other(
     stage: Stage, lucius: Orchestrator
 ) -> None:
     job = await ended(stage, lucius)
@@ -88,7 +88,7 @@ async def test_the_invoker_that_owns_the_first_desk_prunes_and_no_other(
 
 
 @on_temporal
-async def test_the_invoker_that_owns_the_first_desk_repairs_and_no_other(
+async def test_the_invoker_that_owns_the_first_shard_repairs_and_no_other(
     stage: Stage, lucius: Orchestrator
 ) -> None:
     puppet = await stage.puppet()
@@ -114,7 +114,7 @@ class Claims:
 
 
 @on_temporal
-async def test_the_invoker_that_owns_the_first_desk_sweeps_claims_and_no_other(
+async def test_the_invoker_that_owns_the_first_shard_sweeps_claims_and_no_other(
     stage: Stage, lucius: Orchestrator
 ) -> None:
     for lanes, often in ((OTHERS, 0), (INVOKERS, 10)):
@@ -135,7 +135,7 @@ class Deaf:
         self.asked = 0
         self._told = {"status": "ok", "outcome": "superseded", "snapshot": snapshot}
 
-    async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+    async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         self.asked += 1
         assert self.asked < 1000, "time would stand still"
         return self._told
@@ -178,7 +178,7 @@ async def test_a_signal_that_comes_late_does_not_set_the_workflow_back(
 
 async def test_a_job_that_the_invoker_does_not_know_is_not_asked_for_again() -> None:
     class Empty(Deaf):
-        async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+        async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
             return None
 
     asking = Activities(Empty({}), TemporalInstruments())

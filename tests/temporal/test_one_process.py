@@ -65,7 +65,7 @@ async def test_a_server_that_is_away_is_named_by_readyz(tmp_path: Path) -> None:
     settings = settings.model_copy(update={"temporal_address": "127.0.0.1:1"})
     async with running(settings) as (runtime, _):
         with pytest.raises(WorkflowsUnavailableError, match=r"127\.0\.0\.1:1"):
-            await runtime.wellbeing.checks()["temporal"]()
+            await runtime.process_health.checks()["temporal"]()
 
 
 def test_a_key_goes_over_tls_alone(tmp_path: Path) -> None:

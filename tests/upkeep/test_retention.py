@@ -13,7 +13,7 @@ import pytest
 from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.adapters.workspaces.local import LocalWorkspace
 from lucius.adapters.workspaces.memory import MemoryWorkspace
-from lucius.adapters.workspaces.records import Notes
+from lucius.adapters.workspaces.records import Records
 from lucius.app.adapters import job_workspaces, open_workspace
 from lucius.app.building import build
 from lucius.app.settings import Settings
@@ -168,13 +168,13 @@ async def test_local_workspaces_commit_their_removals_together(
     for number in range(100):
         await local.create(f"{workspaces.home}a/job_{number:032x}/_commits/x.json", b"{}")
     commits: list[object] = []
-    committed = Notes._committed
+    committed = Records._committed
 
-    def counted(notes: Notes, asked: Any, patience: float) -> bool:
-        commits.append(notes)
-        return committed(notes, asked, patience)
+    def counted(records: Records, asked: Any, patience: float) -> bool:
+        commits.append(records)
+        return committed(records, asked, patience)
 
-    monkeypatch.setattr(Notes, "_committed", counted)
+    monkeypatch.setattr(Records, "_committed", counted)
     await retention.prune(MemoryLedger(), workspaces, datetime.now(UTC))
     assert await local.folders(workspaces.home) == []
     assert len(commits) < 20

@@ -109,7 +109,7 @@ def jwt_access(settings: Settings) -> JwtAccess:
 
 def console_options(
     settings: Settings,
-    notes: LeaseStore,
+    records: LeaseStore,
     keys: KnownKeys | None,
     authenticate: Authenticate | None,
 ) -> ConsoleOptions:
@@ -124,7 +124,7 @@ def console_options(
             settings.console_url,
         )
     return ConsoleOptions(
-        notes=notes,
+        records=records,
         url=settings.console_url,
         session_seconds=SESSION.total_seconds(),
         keys=keys,

@@ -21,7 +21,7 @@ from lucius.core.errors import (
     WorkflowsUnavailableError,
     WorkspaceError,
 )
-from lucius.core.plan import FIRST_DESK
+from lucius.core.plan import FIRST_SHARD
 from lucius.engine.clock import StorageClock
 from lucius.engine.gateway import BusGateway
 from lucius.engine.observer import Incident, Observer
@@ -91,7 +91,7 @@ class Chores:
                     await ledger.sweep(self._now())
 
     def _is_first_owner(self) -> bool:
-        return any(first in self._lanes.owned for first in FIRST_DESK.values())
+        return any(first in self._lanes.owned for first in FIRST_SHARD.values())
 
 
 async def refresh(config: ConfigSource, gateway: BusGateway) -> None:
@@ -109,17 +109,17 @@ RESTART_PAUSE: Final = timedelta(seconds=1)
 VITAL: Final = frozenset(("reconciler", "worker"))
 """The tasks without which no job of any tenant moves."""
 
-StandingTask = Callable[[], Awaitable[None]]
+BackgroundTask = Callable[[], Awaitable[None]]
 
 
-class StandingTasks:
+class BackgroundTasks:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self.down: dict[str, str] = {}
         """What has ended and was not yet begun anew, and why."""
 
     @asynccontextmanager
-    async def watching(self, tasks: Mapping[str, StandingTask]) -> AsyncIterator[None]:
+    async def watching(self, tasks: Mapping[str, BackgroundTask]) -> AsyncIterator[None]:
         """All of them run as long as this is entered."""
         running = [asyncio.create_task(self._forever(name, run)) for name, run in tasks.items()]
         try:
@@ -129,7 +129,7 @@ class StandingTasks:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _forever(self, name: str, run: StandingTask) -> None:
+    async def _forever(self, name: str, run: BackgroundTask) -> None:
         """Until a vital task is started again, the process is not ready."""
         while True:
             try:
@@ -156,10 +156,10 @@ class StandingTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Wellbeing:
+class ProcessHealth:
     ledger: Ledger
     outbox: Outbox
-    standing: StandingTasks
+    background_tasks: BackgroundTasks
     storage_clock: StorageClock | None
     workflows: Workflows | None
 
@@ -168,13 +168,13 @@ class Wellbeing:
             "ledger": self._check_ledger,
             **({"clock": self._check_clock} if self.storage_clock is not None else {}),
             "bus": self._check_bus,
-            "reconciler": self.standing.check,
+            "reconciler": self.background_tasks.check,
             **({"temporal": self.workflows.check} if self.workflows is not None else {}),
         }
 
     def troubles(self) -> dict[str, str]:
         """Everything that does not answer this process now, or has ended here and moves jobs."""
-        down = VITAL.intersection(self.standing.down)
+        down = VITAL.intersection(self.background_tasks.down)
         found = {name: f"the {name} has ended and is started again" for name in down}
         if self.outbox.dispatcher.outage.on or self.outbox.replies.outage.on:
             found["bus"] = "the bus does not answer"

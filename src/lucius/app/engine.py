@@ -127,7 +127,7 @@ def outbox(
     windows = Windows(LoopTime(), by_mode=by_mode, elsewhere=partial(at_work_elsewhere, lanes))
     ready = ReadyQueues(ledger, windows.workers)
     inbox, alarm, cache = Inbox(), Alarm(), JobCache(cache_bytes)
-    waits = Waits(lambda job: job.plan.desk in lanes.owned)
+    waits = Waits(lambda job: job.plan.shard in lanes.owned)
     unclaimed = UnclaimedServices()
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics, lanes)

@@ -11,14 +11,14 @@ from lucius.app.engine import Outbox
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Input
 from lucius.core.job import Job
-from lucius.core.plan import FIRST_DESK, OUTBOX
+from lucius.core.plan import FIRST_SHARD, OUTBOX
 from lucius.engine.loop import Listener
 from lucius.engine.observer import Observer
-from lucius.operations.failures import FailureBook
-from lucius.operations.published_stats import Sightings
+from lucius.operations.failures import FailureStore
+from lucius.operations.published_stats import PublishedStats
 from lucius.operations.redrives import RedrivePlans
 from lucius.operations.services import KnownServices, PausedServices
-from lucius.operations.why import Physician
+from lucius.operations.why import RulesDiagnoser
 from lucius.operations.workers import Workers
 from lucius.ports.config import Catalog
 from lucius.ports.lanes import FixedLanes, Lanes
@@ -48,7 +48,7 @@ class Listening:
 
     workers: Workers
     paused: PausedServices
-    failures: FailureBook
+    failures: FailureStore
     alone: bool
 
     @property
@@ -62,9 +62,9 @@ class Listening:
 
 def listening(ledger: Ledger, lanes: Lanes, now: Callable[[], datetime]) -> Listening:
     alone = isinstance(lanes, FixedLanes)
-    notes = ledger.notes()
-    paused = PausedServices(notes, now=now, alone=alone)
-    return Listening(Workers(lanes), paused, FailureBook(notes, now=now), alone)
+    shared_records = ledger.shared_records()
+    paused = PausedServices(shared_records, now=now, alone=alone)
+    return Listening(Workers(lanes), paused, FailureStore(shared_records, now=now), alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Insight:
     """What is built on the engine."""
 
     services: KnownServices
-    sightings: Sightings
-    doctor: Physician
+    published_stats: PublishedStats
+    diagnoser: RulesDiagnoser
     redrives: RedrivePlans
 
 
 def insight(
-    heard: Listening,
+    activity: Listening,
     ledger: Ledger,
     outbox: Outbox,
     *,
@@ -90,29 +90,29 @@ def insight(
     engine: str = OUTBOX,
 ) -> Insight:
     """`engine`: that of new jobs. The owner of its first lane runs redrive plans."""
-    first_desk = FIRST_DESK[engine]
-    name = "one" if heard.alone else f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
-    sightings = Sightings(
-        ledger.notes(),
-        heard.workers,
+    first_shard = FIRST_SHARD[engine]
+    name = "one" if activity.alone else f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
+    published_stats = PublishedStats(
+        ledger.shared_records(),
+        activity.workers,
         name,
         unclaimed=outbox.unclaimed.services,
         troubles=troubles,
         now=now,
-        alone=heard.alone,
+        alone=activity.alone,
     )
     services = KnownServices(
-        heard.workers,
-        sightings,
-        heard.paused,
+        activity.workers,
+        published_stats,
+        activity.paused,
         catalog=catalog,
         backlog=outbox.engine.backlog,
         now=now,
     )
-    doctor = Physician(
+    diagnoser = RulesDiagnoser(
         ledger,
         services,
-        sightings,
+        published_stats,
         lanes=lanes,
         limited=outbox.windows.limited,
         catalog=catalog,
@@ -120,6 +120,6 @@ def insight(
         now=now,
     )
     redrives = RedrivePlans(
-        ledger.notes(), outbox.engine, runs=lambda: first_desk in lanes.owned, now=now
+        ledger.shared_records(), outbox.engine, runs=lambda: first_shard in lanes.owned, now=now
     )
-    return Insight(services, sightings, doctor, redrives)
+    return Insight(services, published_stats, diagnoser, redrives)

@@ -29,14 +29,20 @@ from lucius.app.adapters import (
     ingress_policy,
     job_workspaces,
 )
-from lucius.app.background_tasks import Chores, StandingTask, StandingTasks, Wellbeing, refresh
+from lucius.app.background_tasks import (
+    BackgroundTask,
+    BackgroundTasks,
+    Chores,
+    ProcessHealth,
+    refresh,
+)
 from lucius.app.engine import outbox
 from lucius.app.health import health_app
 from lucius.app.loop_watch import Block, LoopWatch
 from lucius.app.operations import insight, listening
 from lucius.app.provisioning import mark_of
 from lucius.app.secrets import callback_keys, webhook_secret
-from lucius.app.services import OwnServices, check_services
+from lucius.app.services import ServiceHost, check_services
 from lucius.app.services_process import ServicesProcess
 from lucius.app.settings import Settings
 from lucius.contract.words import JsonObject
@@ -143,8 +149,8 @@ class Runtime:
         self._clock = SteadyClock(wall, time.monotonic)
         shared = not isinstance(self.lanes, FixedLanes)
         self._starter = self._starter_of(self.workflows) if self.workflows is not None else None
-        self.heard = listening(self.ledger, self.lanes, self._clock.now)
-        self.own = self._own_services(incarnation, lost)
+        self.activity = listening(self.ledger, self.lanes, self._clock.now)
+        self.own = self._service_host(incarnation, lost)
         self.outbox = outbox(
             self.ledger,
             self.bus,
@@ -154,7 +160,7 @@ class Runtime:
             listeners=(
                 self.own.listen,
                 *self._starts(),
-                *self.heard.listeners,
+                *self.activity.listeners,
                 *self.listeners,
             ),
             lanes=self.lanes,
@@ -171,13 +177,15 @@ class Runtime:
             here=incarnation,
             workflows=self.workflows,
             engine_name=self.engine_name,
-            held_back=self.heard.paused,
-            observers=self.heard.observers,
+            held_back=self.activity.paused,
+            observers=self.activity.observers,
         )
         self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
         self.metrics.register(self.registry)
-        self.standing = StandingTasks(self.metrics)
-        self.wellbeing = Wellbeing(self.ledger, self.outbox, self.standing, clock, self.workflows)
+        self.background_tasks = BackgroundTasks(self.metrics)
+        self.process_health = ProcessHealth(
+            self.ledger, self.outbox, self.background_tasks, clock, self.workflows
+        )
         if isinstance(self.ledger, Measured):
             self.ledger.instruments.register(self.registry)
         if isinstance(self.workflows, Measured):
@@ -200,12 +208,12 @@ class Runtime:
             backlog=self.outbox.pulls,
         )
         self.insight = insight(
-            self.heard,
+            self.activity,
             self.ledger,
             self.outbox,
             lanes=self.lanes,
             catalog=self.config.catalog,
-            troubles=self.wellbeing.troubles,
+            troubles=self.process_health.troubles,
             unrestored=self._unrestored,
             now=self._clock.now,
             engine=TEMPORAL if settings.temporal_enabled else OUTBOX,
@@ -213,7 +221,7 @@ class Runtime:
         # Leases of services that run here need no heartbeats from beside the loop: who ends them is on it.
         self.loop_watch = LoopWatch(self.own.whose, self._blocked, lambda: None)
 
-    def _own_services(self, incarnation: str, lost: LostServices) -> OwnServices | ServicesProcess:
+    def _service_host(self, incarnation: str, lost: LostServices) -> ServiceHost | ServicesProcess:
         settings = self.settings
         if self.apart is not None:
             check_services(self.services)
@@ -226,7 +234,7 @@ class Runtime:
                 lost=lost,
                 blocked=self._blocked_beside,
             )
-        return OwnServices(
+        return ServiceHost(
             self.services,
             self.bus,
             self.workspace,
@@ -253,7 +261,7 @@ class Runtime:
     async def running(self) -> AsyncIterator["Runtime"]:
         async with self._ending():
             await self._prepare()
-            async with self.standing.watching(self._background()):
+            async with self.background_tasks.watching(self._background()):
                 self.started = True
                 try:
                     with self.loop_watch.watching():
@@ -269,19 +277,19 @@ class Runtime:
             await self.bus.ensure([mark_of(self.settings)])
         await self.gateway.prepare()
         await self.own.start()
-        await self.heard.paused.look()
-        await self.insight.sightings.recall()
+        await self.activity.paused.look()
+        await self.insight.published_stats.recall()
         if self.reconciles:
             await self.reconciler.prepare()
 
-    def _background(self) -> dict[str, StandingTask]:
+    def _background(self) -> dict[str, BackgroundTask]:
         """What runs for as long as the process, by its name in log and readiness."""
-        tasks: dict[str, StandingTask] = {
+        tasks: dict[str, BackgroundTask] = {
             "configuration": partial(refresh, self.config, self.gateway),
             "callers": self.watch.run,
-            "sightings": self.insight.sightings.run,
-            "pauses": self.heard.paused.run,
-            "failures": self.heard.failures.run,
+            "sightings": self.insight.published_stats.run,
+            "pauses": self.activity.paused.run,
+            "failures": self.activity.failures.run,
         }
         if isinstance(self.keys, SharedKeys):
             tasks["keys"] = self.keys.run
@@ -289,10 +297,10 @@ class Runtime:
             tasks["worker"] = partial(self.worker, self.invoker)
         return tasks | (self._of_the_owner() if self.reconciles else self._of_the_api())
 
-    def _of_the_owner(self) -> dict[str, StandingTask]:
+    def _of_the_owner(self) -> dict[str, BackgroundTask]:
         """Background work of a process that moves what is due."""
         chores = Chores(self.engine, self.ledger, self.lanes, now=self._clock.now)
-        tasks: dict[str, StandingTask] = {
+        tasks: dict[str, BackgroundTask] = {
             "redrives": self.insight.redrives.run,
             "reconciler": self.reconciler.run,
         }
@@ -304,9 +312,9 @@ class Runtime:
             tasks["drift"] = partial(chores.repair, self.workflows)
         return tasks
 
-    def _of_the_api(self) -> dict[str, StandingTask]:
+    def _of_the_api(self) -> dict[str, BackgroundTask]:
         """Background work of a process whose jobs are moved by others."""
-        tasks: dict[str, StandingTask] = {
+        tasks: dict[str, BackgroundTask] = {
             "nudges": self.outbox.nudges.run,
             "notices": self.outbox.notices.run,
         }
@@ -362,7 +370,7 @@ class Runtime:
     def app(self) -> Application:
         context = self.context()
         options = console_options(
-            self.settings, self.ledger.notes(), self.keys, context.authenticate
+            self.settings, self.ledger.shared_records(), self.keys, context.authenticate
         )
         return create_app(context, [console(context, options)])
 
@@ -374,7 +382,7 @@ class Runtime:
                 config=self.config,
                 tokens=self.tokens,
                 checks={
-                    **self.wellbeing.checks(),
+                    **self.process_health.checks(),
                     **({"keys": self.keys.check} if self.keys is not None else {}),
                 },
                 registry=self.registry,
@@ -394,8 +402,8 @@ class Runtime:
                 ),
                 gateway=self.gateway,
                 services=self.insight.services,
-                doctor=self.insight.doctor,
-                failures=self.heard.failures,
+                diagnoser=self.insight.diagnoser,
+                failures=self.activity.failures,
                 redrives=self.insight.redrives,
                 watch=self.watch,
                 warnings=self._warnings,
@@ -413,7 +421,7 @@ class Runtime:
     def health_app(self) -> Starlette:
         """For a process without the API. Its metrics name tenants, so they are for those who may know."""
         known = authenticator(self.settings, self.keys) or owner_only(this_user())
-        return health_app(self.wellbeing.checks(), self.registry, self._measure, known)
+        return health_app(self.process_health.checks(), self.registry, self._measure, known)
 
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
@@ -433,7 +441,7 @@ class Runtime:
             "event_loop": None if block is None else str(block),
             "services": self.own.trouble,
             "outputs": UNRESTORED.format(lost) if lost else None,
-            "background": self.standing.warning,
+            "background": self.background_tasks.warning,
         }
         return {name: text for name, text in found.items() if text is not None}
 

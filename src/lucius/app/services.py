@@ -174,7 +174,7 @@ SLOTS: Final = 64
 """Steps that each embedded service runs at once."""
 
 
-class OwnServices:
+class ServiceHost:
     """`incarnation`: what their worker ids begin with; a later process knows by it who has died."""
 
     def __init__(

@@ -19,7 +19,7 @@ from lucius.adapters.buses.packets import encoded, packet
 from lucius.app.adapters import open_bus, open_workspace
 from lucius.app.lifecycle import SIGNALS, quick_loop, run_to_its_end, settle_collector
 from lucius.app.loop_watch import Block, LoopWatch
-from lucius.app.services import OwnServices, named_service
+from lucius.app.services import ServiceHost, named_service
 from lucius.app.services_process import (
     BLOCKED,
     CANCEL,
@@ -49,7 +49,7 @@ class ServicesChild:
         self._names = names
         self._alive = alive
         self._link = LinkedBus(self._ordered, self._server_gone)
-        self._own: OwnServices | None = None
+        self._own: ServiceHost | None = None
         self._draining = asyncio.Event()
         self._drained = False
 
@@ -72,7 +72,7 @@ class ServicesChild:
         settings = self._settings
         workspace = open_workspace(settings, restores=False)  # the server has done it
         services = [named_service(name, settings) for name in self._names]
-        self._own = own = OwnServices(
+        self._own = own = ServiceHost(
             services,
             bus,
             workspace,

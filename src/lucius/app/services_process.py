@@ -26,7 +26,7 @@ from lucius.core.effects import Committed
 from lucius.core.errors import LuciusError
 from lucius.engine.ownership import LostServices
 from lucius.engine.replies import ReplyConsumer
-from lucius.platform.isolation.forks import told_exit
+from lucius.platform.isolation.forks import exit_description
 from lucius.ports.bus import Bus
 from lucius.system.machine import python_command
 
@@ -54,12 +54,12 @@ class ServicesFailedError(LuciusError):
     """The services cannot run as they are; the message says why."""
 
 
-class Life:
+class ChildProcess:
     """One process of services, from its start to its end."""
 
     def __init__(self, bus: Bus, replies: ReplyConsumer, blocked: Callable[[Block], None]) -> None:
         loop = asyncio.get_running_loop()
-        taken = (replies.came, replies.until_room)
+        taken = (replies.came, replies.until_capacity)
         directives = bus if isinstance(bus, MemoryBus) else None
         self.link = ServicesLink(directives, *taken, self._heard, self._unlinked)
         self._beside = ServicesLink(None, *taken, _unheard, lambda: None)
@@ -134,10 +134,10 @@ class Life:
         """One that has closed its connection, and goes on, is killed."""
         try:
             async with asyncio.timeout(END_SECONDS):
-                return told_exit(await asyncio.shield(exited))
+                return exit_description(await asyncio.shield(exited))
         except TimeoutError:
             self.kill()
-            return f"it closed its connection, and {told_exit(await exited)}"
+            return f"it closed its connection, and {exit_description(await exited)}"
 
     def kill(self) -> None:
         if self._process is not None:
@@ -172,7 +172,7 @@ class ServicesProcess:
         self._lost = lost
         self._blocked = blocked
         self._number = 0
-        self._life: Life | None = None
+        self._child: ChildProcess | None = None
         self._deaths = 0
         self._keeping: asyncio.Task[None] | None = None
         self._ending = False
@@ -181,7 +181,7 @@ class ServicesProcess:
     @property
     def trouble(self) -> str | None:
         """Why no service runs, if none does."""
-        if not self._names or (self._life is not None and self._life.serves):
+        if not self._names or (self._child is not None and self._child.serves):
             return None
         return "the process of the services has died, and another one is being started: see the log"
 
@@ -195,41 +195,41 @@ class ServicesProcess:
         """Return when its services take directives. ServicesFailedError: they cannot run."""
         if not self._names:
             return
-        life = await self._begun()
-        self._keeping = asyncio.create_task(self._keep(life))
-        await asyncio.wait((life.ready, self._keeping), return_when=asyncio.FIRST_COMPLETED)
-        if not life.ready.done():
+        child = await self._begun()
+        self._keeping = asyncio.create_task(self._keep(child))
+        await asyncio.wait((child.ready, self._keeping), return_when=asyncio.FIRST_COMPLETED)
+        if not child.ready.done():
             await self._keeping  # says why
 
-    async def _begun(self) -> Life:
+    async def _begun(self) -> ChildProcess:
         self._number += 1
         alive = self._lost.alive = f"{self._incarnation}{self._number}/"
         hello = pickle.dumps((sys.path, self._settings, list(self._names), alive))
-        self._life = life = Life(self._bus, self._replies(), self._blocked)
+        self._child = child = ChildProcess(self._bus, self._replies(), self._blocked)
         try:
-            await life.begin(hello)
+            await child.begin(hello)
         except BaseException:
-            life.kill()
+            child.kill()
             raise
-        return life
+        return child
 
-    async def _keep(self, life: Life) -> None:
+    async def _keep(self, child: ChildProcess) -> None:
         """See each process to its end, and start the next one."""
-        how = await life.end()
-        if not life.ready.done():
+        how = await child.end()
+        if not child.ready.done():
             raise ServicesFailedError(f"the services cannot be started: {how}")
         while not self._ending:
             log.error("the process of the services is gone: %s; another one is started", how)
             self._lost.died(f"{self._incarnation}{self._number + 1}/")
-            await asyncio.sleep(self._pause(life))
+            await asyncio.sleep(self._pause(child))
             try:
-                life = await self._begun()
-                how = await life.end()
+                child = await self._begun()
+                how = await child.end()
             except OSError as error:
                 how = str(error)
 
-    def _pause(self, life: Life) -> float:
-        lived = asyncio.get_running_loop().time() - life.began_at
+    def _pause(self, child: ChildProcess) -> float:
+        lived = asyncio.get_running_loop().time() - child.began_at
         self._deaths = 1 if lived > STEADY.total_seconds() else self._deaths + 1
         return PAUSES[min(self._deaths, len(PAUSES)) - 1]
 
@@ -238,25 +238,25 @@ class ServicesProcess:
     async def drain(self) -> None:
         """Nothing new begins; what runs ends, or is given back."""
         self._ending = True
-        life = self._life
-        if life is None or not life.serves:
+        child = self._child
+        if child is None or not child.serves:
             say_stopping(0, self._settings.drain)
             return
-        life.link.order(DRAIN)
-        life.link.read_to_the_end()
+        child.link.order(DRAIN)
+        child.link.read_to_the_end()
         seconds = self._settings.drain.total_seconds() + DRAIN_SECONDS
         try:
             async with asyncio.timeout(seconds):
-                await self._heard_of(life, seconds)
-                self.left_behind = await asyncio.shield(life.drained)
+                await self._heard_of(child, seconds)
+                self.left_behind = await asyncio.shield(child.drained)
         except TimeoutError:
             log.error("the process of the services does not end, and is killed")
             self.left_behind = 1
-            life.kill()
+            child.kill()
 
-    async def _heard_of(self, life: Life, seconds: float) -> None:
+    async def _heard_of(self, child: ChildProcess, seconds: float) -> None:
         """The process says what it waits for; one whose loop is held up cannot."""
-        answers = (asyncio.create_task(life.draining.wait()), life.drained)
+        answers = (asyncio.create_task(child.draining.wait()), child.drained)
         done, _ = await asyncio.wait(
             answers, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED
         )
@@ -270,26 +270,26 @@ class ServicesProcess:
 
     async def close(self) -> None:
         self._ending = True
-        if self._life is not None:
-            self._life.link.packets.close()
+        if self._child is not None:
+            self._child.link.packets.close()
         if self._keeping is None:
             return
-        if self._life is None or not self._life.serves:
+        if self._child is None or not self._child.serves:
             self._keeping.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * END_SECONDS):
                 await asyncio.gather(self._keeping, return_exceptions=True)
-        if self._life is not None:
-            self._life.kill()
+        if self._child is not None:
+            self._child.kill()
 
     # -- what it is told -----------------------------------------------------------------------
 
     def listen(self, commit: Committed) -> None:
         """As services of this process hear it: a job is being cancelled, or a lease has ended."""
         before, job = commit.before, commit.job
-        if before is None or self._life is None:
+        if before is None or self._child is None:
             return
-        link = self._life.link
+        link = self._child.link
         for lease_id in ended_leases(commit):
             link.order(END_LEASE, lease_id)
         if job.cancel_requested_at is not None and before.state != job.state:

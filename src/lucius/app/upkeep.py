@@ -23,7 +23,7 @@ from lucius.engine.temporal.drift import WorkflowDrift
 from lucius.operations import retention
 from lucius.operations.retention import check_effects, unrestored
 from lucius.ports.ledger import Drift
-from lucius.ports.workspace import NOTES
+from lucius.ports.workspace import RECORD_FOLDERS
 
 # Settings of a process whose environment names an App Configuration: what is stored there counts too.
 
@@ -44,7 +44,7 @@ async def settings_with_stored(
     return load_settings(environ, options=options, stored=stored)
 
 
-NOTES_OF_A_JOB: Final = frozenset(NOTES)
+JOB_RECORD_FOLDERS: Final = frozenset(RECORD_FOLDERS)
 
 
 async def verify(settings: Settings) -> list[Drift]:
@@ -119,7 +119,9 @@ def _copy(data: bytes, to: Path, name: str) -> None:
 def _is_output(name: str) -> bool:
     """Not a note, and nothing that an attempt has only staged: that lies below the attempt's number."""
     folders = name.split("/")[:-1]
-    return NOTES_OF_A_JOB.isdisjoint(folders) and not any(each.isdigit() for each in folders[1:2])
+    return JOB_RECORD_FOLDERS.isdisjoint(folders) and not any(
+        each.isdigit() for each in folders[1:2]
+    )
 
 
 def restore_ledger(settings: Settings, source: Path, *, force: bool) -> None:

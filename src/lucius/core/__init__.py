@@ -1,1 +1,1 @@
-"""The pure core: what a job and a batch are, and the functions that move them. No clock, no I/O."""
+"""The pure core: what a job is, and the function that moves it. No clock, no I/O."""

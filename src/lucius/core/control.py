@@ -12,7 +12,7 @@ from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS
 from lucius.core.turn import WAKE, Turn
 
 
-def said(order: OrderInput) -> Json | None:
+def audit_of(order: OrderInput) -> Json | None:
     """What an event says about its order: who gave it, and why."""
     given = {"by": order.by, "reason": order.reason}
     return {name: value for name, value in given.items() if value is not None} or None
@@ -21,7 +21,7 @@ def said(order: OrderInput) -> Json | None:
 def cancel(turn: Turn, received: CancelRequested) -> Decision:
     if turn.state is JobState.CANCELLING and not received.immediate:
         return turn.unchanged(Outcome.ALREADY)
-    turn.data = said(received)
+    turn.data = audit_of(received)
     turn.own_job().cancel_requested_at = turn.job.cancel_requested_at or turn.now
     for index, step in enumerate(turn.steps):
         stoppable = received.immediate or not step.out
@@ -35,7 +35,7 @@ def cancel(turn: Turn, received: CancelRequested) -> Decision:
 
 
 def pause(turn: Turn, received: OrderInput) -> Decision:
-    turn.data = said(received)
+    turn.data = audit_of(received)
     for index, step in enumerate(turn.steps):
         if step.held:
             turn.withdraw(index)
@@ -47,7 +47,7 @@ def pause(turn: Turn, received: OrderInput) -> Decision:
 def resume(turn: Turn, received: OrderInput) -> Decision:
     if turn.state is JobState.QUEUED:
         return turn.unchanged(Outcome.ALREADY)
-    turn.data = said(received)
+    turn.data = audit_of(received)
     if turn.job.first_ack_at is not None:
         turn.move_job(JobState.IN_PROGRESS)
     else:
@@ -66,7 +66,7 @@ def retry(turn: Turn, received: OrderInput) -> Decision:
     _end_backoffs(turn)
     if not turn.changed:
         return turn.unchanged(Outcome.ALREADY)
-    turn.data = said(received)
+    turn.data = audit_of(received)
     if turn.job.plan.on_temporal:
         turn.signal(WAKE)
     return turn.decision(Outcome.APPLIED)
@@ -89,7 +89,7 @@ def _end_backoffs(turn: Turn) -> None:
 def dismissed(turn: Turn, received: Dismissed) -> Decision:
     if not turn.job.in_dlq:
         return turn.unchanged(Outcome.ALREADY)
-    turn.data = {"dismissed": True, **(said(received) or {})}
+    turn.data = {"dismissed": True, **(audit_of(received) or {})}
     turn.own_job().dismissed_at = turn.now
     return turn.decision(Outcome.APPLIED)
 

@@ -141,15 +141,15 @@ def attempt(turn: Turn, received: AttemptRequested) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
-def submit(plan: Plan, now: datetime, said: Json | None = None) -> Decision:
+def submit(plan: Plan, now: datetime, audit: Json | None = None) -> Decision:
     """A new job, with the directives of its first stage held in the outbox, or its workflow to be started.
 
-    `said`: who redrove it, and what it was warned about.
+    `audit`: who redrove it, and what it was warned about.
     """
     steps = tuple(_new_step(plan.carried.get(step.step_id), now) for step in plan.steps)
     job = Job(plan, JobState.QUEUED, steps, updated_at=now, sla_at=now + plan.sla.job)
     turn = Turn(job, Kind.SUBMITTED, now)
-    turn.data = said
+    turn.data = audit
     if any(step.state is StepState.PENDING for step in steps) and plan.on_temporal:
         kind = "start_workflow"
         turn.owe(Owed("start", kind, plan.job_id, 1, now + effect_backoff(1, kind)))

@@ -127,7 +127,7 @@ def fits_property(text: bytes) -> bool:
     return len(text) <= PROPERTY_CHARACTERS or utf16_length(text) <= PROPERTY_CHARACTERS
 
 
-def directive_room(earlier_steps: int) -> int:
+def directive_capacity(earlier_steps: int) -> int:
     """Bytes left in a message for references, payload and unknown fields, if all results are long."""
     return MESSAGE_BYTES - MESSAGE_HEADROOM - earlier_steps * RESULT_BYTES
 

@@ -13,10 +13,10 @@ Json = Mapping[str, Any]
 EMPTY: Final[Json] = {}
 OUTBOX: Final = "outbox"
 TEMPORAL: Final = "temporal"
-FIRST_DESK: Final = {OUTBOX: 0, TEMPORAL: 16}
-"""By engine. A desk is a lane of one engine: whoever owns it moves that engine's jobs of that lane."""
+FIRST_SHARD: Final = {OUTBOX: 0, TEMPORAL: 16}
+"""By engine. A shard is a lane of one engine: whoever owns it moves that engine's jobs of that lane."""
 _IN_MODE: Final = "|"
-"""In the name of a line, before its mode. No service has it in its name."""
+"""In the name of a queue, before its mode. No service has it in its name."""
 
 
 @record
@@ -136,8 +136,8 @@ class Plan:
         return self.accepted_at + self.sla.limit if self.sla.limit is not None else None
 
     @property
-    def desk(self) -> int:
-        return self.routing.lane + FIRST_DESK[self.engine]
+    def shard(self) -> int:
+        return self.routing.lane + FIRST_SHARD[self.engine]
 
     def payload_of(self, step_id: str) -> Any:
         """One step: the payload is its own. Several: `payload.steps.<step_id>`, or the whole for each."""
@@ -150,8 +150,8 @@ class Plan:
         open_plan = replace(self, payload=opened(self.payload))
         return {step.step_id: open_plan.payload_of(step.step_id) for step in self.steps}
 
-    def line_of(self, service: str) -> str:
-        """What waits in one line on a lane, with a window of its own: a service in one mode."""
+    def queue_name(self, service: str) -> str:
+        """What waits in one queue on a lane, with a window of its own: a service in one mode."""
         if self.routing.resolved_mode is Mode.DEFAULT:
             return service
         return f"{service}{_IN_MODE}{self.routing.resolved_mode.value}"
@@ -175,11 +175,11 @@ def output_folders(steps: Sequence[StepPlan]) -> tuple[str, ...]:
     )
 
 
-def service_of(line: str) -> str:
-    """The service that a line leads to."""
-    return line.partition(_IN_MODE)[0]
+def service_of(queue_name: str) -> str:
+    """The service that a queue leads to."""
+    return queue_name.partition(_IN_MODE)[0]
 
 
-def mode_of(line: str) -> Mode:
-    """The mode that a line is for."""
-    return Mode(line.partition(_IN_MODE)[2] or Mode.DEFAULT)
+def mode_of(queue_name: str) -> Mode:
+    """The mode that a queue is for."""
+    return Mode(queue_name.partition(_IN_MODE)[2] or Mode.DEFAULT)

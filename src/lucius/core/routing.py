@@ -91,9 +91,9 @@ def subscriptions_of(
     return ((name, None),)
 
 
-def lanes_of(desks: Collection[int]) -> list[int]:
-    """The lanes that these desks are of."""
-    return sorted({desk % LANES for desk in desks})
+def lanes_of(shards: Collection[int]) -> list[int]:
+    """The lanes that these shards are of."""
+    return sorted({shard % LANES for shard in shards})
 
 
 def reply_topic(lane: int) -> str:

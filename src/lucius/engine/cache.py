@@ -94,7 +94,7 @@ class _Shelf:
         return kept
 
     def of_lanes(self, lanes: Collection[int]) -> list[str]:
-        return [i for i, kept in self._jobs.items() if kept.job.plan.desk in lanes]
+        return [i for i, kept in self._jobs.items() if kept.job.plan.shard in lanes]
 
     def clear(self) -> None:
         self._jobs.clear()

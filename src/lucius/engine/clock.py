@@ -43,7 +43,7 @@ class Tasks:
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-tasks_log = logging.getLogger("lucius.engine")
+engine_log = logging.getLogger("lucius.engine")
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ async def persistently(act: Callable[[], Awaitable[T]]) -> T:
             return await act()
         except LedgerUnavailableError as error:
             if not failures:
-                tasks_log.warning("the ledger is unavailable: %s", error)
+                engine_log.warning("the ledger is unavailable: %s", error)
             failures += 1
         await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 

@@ -31,7 +31,7 @@ from lucius.core.retry import PUBLISH_GRACE
 from lucius.core.turn import ACK
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engine.clock import Tasks
-from lucius.engine.inbox import OUTAGE_PAUSE, kept, told
+from lucius.engine.inbox import OUTAGE_PAUSE, unawaited, until_saved
 from lucius.engine.loop import OwedDirective, OwedEffects
 from lucius.engine.observer import Incident, Observer, Outage
 from lucius.engine.outbox import OutboxEngine
@@ -366,7 +366,7 @@ class Dispatcher:
     def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
         fault = Fault("PUBLISH_REFUSED", str(error))
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
-        self._engine.post(kept(job.job_id, refused))
+        self._engine.post(until_saved(job.job_id, refused))
 
     async def _outage(self, error: Exception, batch: list[OwedDirective]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
@@ -398,7 +398,7 @@ class Dispatcher:
         while self._sent and self._sent[0][0] <= now:
             _, job_id, sent = self._sent.popleft()
             if self._windows.is_open(sent.lease_id):
-                self._engine.post(told(job_id, sent))
+                self._engine.post(unawaited(job_id, sent))
         self._set_timer()
 
     # -- other effects -----------------------------------------------------------------------
@@ -410,7 +410,7 @@ class Dispatcher:
                     case LinkRedrive():
                         self._tasks.spawn(self._link(job, effect))
                     case NotifyClient():
-                        self._tasks.spawn(self._tell(job, effect))
+                        self._tasks.spawn(self._notify_client(job, effect))
                     case SignalWorkflow() | StartWorkflow() if self._signaller is not None:
                         self._tasks.spawn(self._signaller.perform(job, effect))
 
@@ -418,7 +418,7 @@ class Dispatcher:
         await self._engine.apply(effect.job_id, Redriven(job.job_id))
         await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
 
-    async def _tell(self, job: Job, effect: NotifyClient) -> None:
+    async def _notify_client(self, job: Job, effect: NotifyClient) -> None:
         try:
             delivered = await self._notify(job, effect.owed_id, effect.url)
             settled = EffectSettled(effect.owed_id, performed=delivered)

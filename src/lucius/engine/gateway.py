@@ -41,9 +41,9 @@ class Turns:
         found: list[Delivery] = []
         for most in (part, limit):
             for name in self._names:
-                room = min(most, limit - len(found))
-                if room > 0:
-                    found += await self._bus.receive(name, self._topics, room, AT_ONCE, tenants)
+                capacity = min(most, limit - len(found))
+                if capacity > 0:
+                    found += await self._bus.receive(name, self._topics, capacity, AT_ONCE, tenants)
         return found
 
     async def _first(
@@ -110,7 +110,7 @@ class Backlog(Protocol):
     def ended(self, service: str, tenants: BoundTenants, *, spare: bool) -> None:
         """It pulls no more; `spare`: it could have taken more than it got."""
 
-    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
+    async def release(self, service: str, capacity: int, tenants: BoundTenants) -> int:
         """A worker has room for so many more. The answer says how many are on their way to the bus."""
 
     def handed_out(self, lease_id: str, seconds: float) -> None:
@@ -265,11 +265,11 @@ class BusGateway:
         found: list[Delivery],
         receive: Receive,
         service: str,
-        room: int,
+        capacity: int,
         tenants: BoundTenants,
     ) -> None:
         """The worker has room for more than the bus held: the backlog fills it."""
-        coming = await self._backlog.release(service, room, tenants)
+        coming = await self._backlog.release(service, capacity, tenants)
         loop = asyncio.get_running_loop()
         deadline, enough = loop.time() + SOON.total_seconds(), len(found) + coming
         while len(found) < enough and (left := deadline - loop.time()) > 0:

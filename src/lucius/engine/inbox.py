@@ -58,13 +58,13 @@ class Request:
         """How often someone else saved the job first."""
 
 
-def told(job_id: str, *received: Input, fresh: bool = False) -> Request:
+def unawaited(job_id: str, *received: Input, fresh: bool = False) -> Request:
     """Inputs that nobody waits for; with none, a second look. A failure is reported: the job stays due."""
     inputs = [(each, None) for each in received]
     return Request(job_id, lambda job: inputs, lambda job, applied: None, report, fresh=fresh)
 
 
-def kept(job_id: str, received: Input, ended: Callable[[], None] = lambda: None) -> Request:
+def until_saved(job_id: str, received: Input, ended: Callable[[], None] = lambda: None) -> Request:
     """An input that nobody waits for and that is tried until the ledger has it, or cannot take it."""
     inputs = [(received, None)]
 

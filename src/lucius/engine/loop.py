@@ -38,7 +38,7 @@ from lucius.engine.inbox import (
 )
 from lucius.engine.observer import Observer
 from lucius.engine.releases import Releases
-from lucius.engine.windows import Share
+from lucius.engine.windows import TenantQueue
 from lucius.ports.engine import Applied
 from lucius.ports.lanes import Lanes
 from lucius.ports.ledger import Created, JobCreate, JobSave, Ledger, Write, WriteOutcome
@@ -126,7 +126,7 @@ class _Save:
         self.events: tuple[Event, ...] = ()
         self.effects: tuple[Effect, ...] = ()
         self.changed = False
-        self.reserved: list[Share] = []
+        self.reserved: list[TenantQueue] = []
         """Room in windows that is taken until the save has ended."""
         self.decided: list[tuple[Request, Sequence[TimedInput], Sequence[Decision]]] = []
         self.submission: Submission | None = None
@@ -235,7 +235,7 @@ class EngineLoop:
     def known(self, job_id: str) -> Job | None:
         """The job from memory, if its lane is owned here."""
         kept = self._cache.get(job_id)
-        return kept if kept is not None and kept.plan.desk in self._lanes.owned else None
+        return kept if kept is not None and kept.plan.shard in self._lanes.owned else None
 
     def _read_again(self, job_id: str, mail: list[Request]) -> None:
         self._cache.drop(job_id)
@@ -253,7 +253,7 @@ class EngineLoop:
         if job is None:
             self._answer(job_id, None, [(request, (), ()) for request in mail])
             return
-        if fresh and job.plan.desk in self._lanes.owned:
+        if fresh and job.plan.shard in self._lanes.owned:
             if job_id in self._doubtful:
                 self._releases.caught_up(job)
             self._releases.overtaken(job)
@@ -286,7 +286,7 @@ class EngineLoop:
         batch.add(save, JobSave(decision.job, job.version, decision.events))
 
     def _begun(self, before: Job | None, job: Job) -> _Save:
-        lane = job.plan.desk
+        lane = job.plan.shard
         owned = lane in self._lanes.owned
         return _Save(before, job, owned=owned, term=self._terms[lane])
 
@@ -312,8 +312,8 @@ class EngineLoop:
         `told`: a workflow asked for it, and hears of what goes out in the answer.
         """
         releases: list[Decision] = []
-        for share, released in self._releases.at_once(job, told=told):
-            save.reserved.append(share)
+        for tenant_queue, released in self._releases.at_once(job, told=told):
+            save.reserved.append(tenant_queue)
             release = decide(job, released, self._now())
             if release.outcome is Outcome.APPLIED:
                 releases.append(release)
@@ -381,8 +381,8 @@ class EngineLoop:
             self._failed(job.job_id, save.mail, outcome)
 
     def _unreserve(self, save: _Save) -> None:
-        for share in save.reserved:
-            self._releases.unreserve(share)
+        for tenant_queue in save.reserved:
+            self._releases.unreserve(tenant_queue)
 
     def _doubt(self, job_id: str) -> None:
         """Nobody knows whether the write is stored. What is held or out by then counts once it is read.
@@ -436,7 +436,7 @@ class EngineLoop:
 
     def _committed(self, save: _Save) -> None:
         """The save is durable: tell everyone in this process who must know."""
-        still_owned = save.owned and save.term == self._terms[save.job.plan.desk]
+        still_owned = save.owned and save.term == self._terms[save.job.plan.shard]
         commit = committed(save.before, save.decision, owned=still_owned)
         if still_owned:
             self._cache.put(commit.job)
@@ -478,7 +478,7 @@ class EngineLoop:
 
     def repaired(self, job: Job) -> None:
         """Its rows in the ledger were lost and are back: what is ready of it waits here again."""
-        if job.plan.desk in self._lanes.owned:
+        if job.plan.shard in self._lanes.owned:
             self._releases.caught_up(job)
 
     def forget(self, lanes: Collection[int]) -> None:

@@ -325,15 +325,15 @@ class EngineMetrics(EngineInstruments, Observer):
     def _by_key(self, queues: Sequence[ReadyQueue]) -> dict[Key, BacklogRow]:
         rows: dict[Key, BacklogRow] = {}
         for queue in queues:
-            _row(rows, (queue.line, queue.lane))["held"] += queue.held
+            _row(rows, (queue.queue_name, queue.lane))["held"] += queue.held
         for key, (released, running) in self._windows.snapshot().items():
             row = _row(rows, key)
             row["released"] += released
             row["in_progress"] += running
         for key, seconds in self._windows.oldest().items():
             _row(rows, key)["oldest_seconds"] = round(seconds, 3)
-        for (line, _), row in rows.items():
-            row["window"] = self._windows.size(line)
+        for (queue_name, _), row in rows.items():
+            row["window"] = self._windows.size(queue_name)
         return rows
 
     async def by_lane(self) -> LaneRows:
@@ -346,9 +346,9 @@ class EngineMetrics(EngineInstruments, Observer):
             self.held = await self._ledger.ready_queues(self._lanes.owned)
             self._held_when, self._held_at = asked, now
         found: dict[int, dict[str, list[BacklogRow]]] = {}
-        for (_, desk), row in self._by_key(self.held).items():
+        for (_, shard), row in self._by_key(self.held).items():
             if row["held"] or row["released"] or row["in_progress"]:
-                found.setdefault(desk, {BACKLOG: []})[BACKLOG].append(row)
+                found.setdefault(shard, {BACKLOG: []})[BACKLOG].append(row)
         return found
 
     async def refresh(self, up: Mapping[str, bool]) -> None:
@@ -414,12 +414,12 @@ def _by_tenant(inflight: Inflight) -> dict[Labels, float]:
 
 
 def _row(rows: dict[Key, BacklogRow], key: Key) -> BacklogRow:
-    line, lane = key
+    queue_name, lane = key
     return rows.setdefault(
         key,
         BacklogRow(
-            service=service_of(line),
-            mode=mode_of(line).value,
+            service=service_of(queue_name),
+            mode=mode_of(queue_name).value,
             lane=lane % LANES,
             held=0,
             released=0,

@@ -199,16 +199,16 @@ class Notices:
             return
         attempt = (job.job_id, received.step_id, received.attempt_no, received.lease_id)
         if outcome is Outcome.STALE:
-            self._tell(LEASE_ENDED, worker, job.tenant_id, attempt)
+            self._send_notice(LEASE_ENDED, worker, job.tenant_id, attempt)
         elif job.cancel_requested_at is not None or job.terminal:
-            self._tell(CANCEL, worker, job.tenant_id, attempt)
+            self._send_notice(CANCEL, worker, job.tenant_id, attempt)
 
     def _put(self, kind: str, job: Job, step_id: str, execution: Execution) -> None:
         if execution.lease_owner is not None:
             attempt = (job.job_id, step_id, execution.attempt_no, execution.exec_id)
-            self._tell(kind, execution.lease_owner, job.tenant_id, attempt)
+            self._send_notice(kind, execution.lease_owner, job.tenant_id, attempt)
 
-    def _tell(
+    def _send_notice(
         self, kind: str, worker: str, tenant_id: str, attempt: tuple[str, str, int, str]
     ) -> None:
         if not worker.startswith(self._here):
@@ -226,7 +226,7 @@ class Notices:
 
     async def _send(self, worker: str, message: Message) -> None:
         try:
-            await self._bus.tell(worker, message)
+            await self._bus.send_notice(worker, message)
         except Exception as error:  # the address is a worker's own word: it concerns no other
             self._observer.incident(Incident.NOTICE_LOST, "bus")
             log.info("%s is not told of %s: %r", worker, message.message_id, error)
@@ -257,7 +257,7 @@ class Nudges:
         """
         job = commit.job
         if commit.decision.events and job.state is not JobState.QUEUED:
-            if job.plan.desk not in self._lanes.owned:
+            if job.plan.shard not in self._lanes.owned:
                 self.put(job)
 
     def put(self, job: Job, *, timer: bool = False) -> None:

@@ -223,7 +223,7 @@ class OutboxEngine:
         job_id: str,
         *,
         payload: Mapping[str, Any] | None = None,
-        said: Mapping[str, str] | None = None,
+        audit: Mapping[str, str] | None = None,
     ) -> Submitted:
         old = await self.job(job_id)
         if old is None:
@@ -238,16 +238,16 @@ class OutboxEngine:
             held = await self._ledger.claimed(admission.claim)
             if isinstance(held, Duplicate | KeyReused):
                 return await self._duplicate(held.job_id, admission)
-        return await self._create(admit, said)
+        return await self._create(admit, audit)
 
-    def heard(self, lease_id: str) -> datetime:
+    def mark_answered(self, lease_id: str) -> datetime:
         """A service has answered under this lease, now; what it said is applied later."""
-        self._releases.heard(lease_id)
+        self._releases.mark_answered(lease_id)
         return self._now()
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         if isinstance(received, Callback):
-            self._releases.heard(received.lease_id)
+            self._releases.mark_answered(received.lease_id)
         if isinstance(received, RetryRequested):
             await self._repair(job_id)
         _, applied = await self.ask(job_id, lambda job: ((received, None),))
@@ -313,12 +313,12 @@ class OutboxEngine:
 
     # -- new jobs ----------------------------------------------------------------------------
 
-    async def _create(self, admit: Admit, said: Mapping[str, str] | None = None) -> Submitted:
-        new, outcome = await self._submitted(admit, said)
+    async def _create(self, admit: Admit, audit: Mapping[str, str] | None = None) -> Submitted:
+        new, outcome = await self._submitted(admit, audit)
         if isinstance(outcome, Unfinished):  # whoever began it did not live to write the job
             begun = outcome
             new, outcome = await self._submitted(
-                lambda job_id, at: admit(begun.job_id, begun.accepted_at), said
+                lambda job_id, at: admit(begun.job_id, begun.accepted_at), audit
             )
         admission, job = new.admission, new.decision.job
         match outcome:
@@ -339,11 +339,11 @@ class OutboxEngine:
                 raise LedgerUnavailableError("the claim of this request is held without its job")
 
     async def _submitted(
-        self, admit: Admit, said: Mapping[str, str] | None
+        self, admit: Admit, audit: Mapping[str, str] | None
     ) -> tuple[NewJob, CreateOutcome]:
         def plan(now: datetime) -> NewJob:
             admission = admit(new_job_id(now), now)
-            decision = submit(admission.plan, now, {**(said or {}), **admission.noted} or None)
+            decision = submit(admission.plan, now, {**(audit or {}), **admission.noted} or None)
             return NewJob(admission, decision, self._limits(admission.plan.tenant_id))
 
         submission = Submission(plan)

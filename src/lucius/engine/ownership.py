@@ -21,7 +21,7 @@ from lucius.core.effects import Committed
 from lucius.core.errors import LedgerRowUnreadableError, LedgerUnavailableError
 from lucius.core.inputs import BusRestarted
 from lucius.core.job import Job, StepState
-from lucius.core.plan import FIRST_DESK, OUTBOX
+from lucius.core.plan import FIRST_SHARD, OUTBOX
 from lucius.core.routing import LANES
 from lucius.engine.clock import Tasks, all_of, persistently
 from lucius.engine.observer import Incident, Outage
@@ -38,7 +38,7 @@ from lucius.ports.ledger import DueJob, Ledger
 # A lease is observed, never timed by its holder's clock: a row that nobody has written for `term`, by the
 # observer's own clock, is free. Its holder stops sooner, a margin before `term` after its last write began.
 
-lane_leases_log = logging.getLogger("lucius.lanes")
+lanes_log = logging.getLogger("lucius.lanes")
 
 T = TypeVar("T")
 TERM: Final = timedelta(seconds=15)
@@ -71,8 +71,8 @@ class LeasedLanes:
         self._term = term.total_seconds()
         self.renewal = term / RENEWALS if takes else None
         self._takes = takes
-        first = FIRST_DESK[engine]
-        self._desks = range(first, first + LANES)
+        first = FIRST_SHARD[engine]
+        self._shards = range(first, first + LANES)
         self._owner = _OWNER if engine == OUTBOX else f"{engine}-{_OWNER}"
         self._seen: dict[str, tuple[str | None, float]] = {}
         """By row: its stamp, and when that stamp was first seen."""
@@ -100,11 +100,11 @@ class LeasedLanes:
         await self._announce(stored)
         said, quota = self._said(stored), self._quota(stored)
         self.others = {d: rows for d, rows in said.items() if d not in self._until}
-        mine = [lane for lane in self._desks if self._is_mine(lane, stored)]
+        mine = [lane for lane in self._shards if self._is_mine(lane, stored)]
         self._drop(self._until.keys() - mine[:quota])
         await self._write(mine[quota:], stored, NOBODY, {})
         await self._write(mine[:quota], stored, self._name, rows)
-        for lane in self._desks:
+        for lane in self._shards:
             if len(self._until) < quota and self._is_free(lane, stored):
                 await self._write([lane], stored, self._name, {})
         return frozenset(self._until)
@@ -114,7 +114,7 @@ class LeasedLanes:
         for lane in lanes:
             del self._until[lane]
         if self._taken_over & frozenset(lanes):
-            lane_leases_log.info(
+            lanes_log.info(
                 "lanes %s are no longer owned here", sorted(lane % LANES for lane in lanes)
             )
             self._taken_over -= frozenset(lanes)
@@ -123,7 +123,7 @@ class LeasedLanes:
     async def give_back(self) -> None:
         stored = await self._look()
         self._drop(list(self._until))
-        mine = [lane for lane in self._desks if self._is_mine(lane, stored)]
+        mine = [lane for lane in self._shards if self._is_mine(lane, stored)]
         await self._write(mine, stored, NOBODY, {})
         me = stored.get(self._owner + self._name)
         if me is not None:
@@ -387,7 +387,7 @@ class Ownership:
 
     async def _found(self, job: Job) -> None:
         """A volatile bus has lost it: publish again. Its lane may be lost again by now."""
-        if job.plan.desk in self._held:
+        if job.plan.shard in self._held:
             self._engine.found(job)
         if self._bus.volatile:
             await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))

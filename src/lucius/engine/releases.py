@@ -19,8 +19,8 @@ from lucius.core.job import PRESUMED_DEAD, AbortReason, Execution, Job, Step, St
 from lucius.core.plan import service_of
 from lucius.core.record import record
 from lucius.engine.clock import Tasks, persistently
-from lucius.engine.inbox import A_TURN, Inbox, kept, told
-from lucius.engine.windows import Key, Share, Windows
+from lucius.engine.inbox import A_TURN, Inbox, unawaited, until_saved
+from lucius.engine.windows import Key, TenantQueue, Windows
 from lucius.ports.bus import BoundTenants
 from lucius.ports.lanes import Lanes
 from lucius.ports.ledger import Ledger, ReadyQueue
@@ -53,14 +53,14 @@ class _TenantQueue:
 
 
 Ring = OrderedDict[str, OrderedDict[Key, _TenantQueue]]
-"""By tenant, its queues by line and lane; of both, what was served last comes last."""
+"""By tenant, its queues by name and lane; of both, what was served last comes last."""
 
 
 class ReadyQueues:
-    """For those who take the directives of a line a ring of tenants; for each the heads of its queues."""
+    """For those who take the directives of a queue a ring of tenants; for each the heads of its queues."""
 
     def __init__(self, ledger: Ledger, workers: Callable[[str], str]) -> None:
-        """`workers` names those who take the directives of a line."""
+        """`workers` names those who take the directives of a queue."""
         self._ledger = ledger
         self._workers = workers
         self._rings: dict[str, Ring] = {}
@@ -72,17 +72,17 @@ class ReadyQueues:
     async def recover(self, lanes: Collection[int]) -> None:
         """After a start: every queue that the ledger holds may have entries."""
         for queue in await self._ledger.ready_queues(lanes):
-            self._queue((queue.line, queue.lane), queue.tenant_id).more = True
+            self._queue((queue.queue_name, queue.lane), queue.tenant_id).more = True
 
     def notice(self, queues: Iterable[ReadyQueue]) -> list[Key]:
         """Take up queues that the ledger holds and that are not known here: a save may have landed unheard.
 
-        Return their lines and lanes. A queue must be unknown twice in turn: entries may be on their way.
+        Return their names and lanes. A queue must be unknown twice in turn: entries may be on their way.
         """
         unknown = {
             (key, queue.tenant_id)
             for queue in queues
-            if self._known(key := (queue.line, queue.lane), queue.tenant_id) is None
+            if self._known(key := (queue.queue_name, queue.lane), queue.tenant_id) is None
         }
         found, self._unknown = unknown & self._unknown, unknown
         for key, tenant_id in found:
@@ -170,10 +170,10 @@ class ReadyQueues:
             del self._rings[workers]
 
     async def _load(self, key: Key, tenant_id: str, queue: _TenantQueue) -> None:
-        line, lane = key
+        queue_name, lane = key
         limit = PAGE + len(self._taken)
         queue.added = False
-        page = await self._ledger.ready(line, lane, tenant_id, limit)
+        page = await self._ledger.ready(queue_name, lane, tenant_id, limit)
         found = [Waiting(entry.job_id, entry.step_id) for entry in page]
         queue.more = queue.added or len(page) == limit
         queue.heads.extend(w for w in found if w not in self._taken and w not in queue.heads)
@@ -212,13 +212,13 @@ class Releases:
             await self._held_back.went_on()
             self.pump_all()
 
-    def at_once(self, job: Job, *, told: bool = False) -> list[tuple[Share, EntryReleased]]:
+    def at_once(self, job: Job, *, told: bool = False) -> list[tuple[TenantQueue, EntryReleased]]:
         """Entries that the window has room for; the room is reserved.
 
         None goes before others of its tenant. Who waits there of other tenants has no room.
         """
-        lane, tenant_id = job.plan.desk, job.tenant_id
-        found: list[tuple[Share, EntryReleased]] = []
+        lane, tenant_id = job.plan.shard, job.tenant_id
+        found: list[tuple[TenantQueue, EntryReleased]] = []
         if lane not in self._lanes.owned:
             return found
         for index, step in enumerate(job.steps):
@@ -227,23 +227,25 @@ class Releases:
             planned = job.plan.steps[index]
             if planned.service in self._held_back:
                 continue
-            line = job.plan.line_of(planned.service)
-            workers = self._windows.workers(line)
+            queue_name = job.plan.queue_name(planned.service)
+            workers = self._windows.workers(queue_name)
             behind = workers in self._busy or tenant_id in self._ready.ring(workers)
-            if not behind and self._windows.room(line, tenant_id):
-                share = ((line, lane), tenant_id)
-                self._windows.reserve(share)
-                found.append((share, EntryReleased(planned.step_id, new_lease_id(), told=told)))
+            if not behind and self._windows.has_capacity(queue_name, tenant_id):
+                tenant_queue = ((queue_name, lane), tenant_id)
+                self._windows.reserve(tenant_queue)
+                found.append(
+                    (tenant_queue, EntryReleased(planned.step_id, new_lease_id(), told=told))
+                )
         return found
 
-    def unreserve(self, share: Share) -> None:
+    def unreserve(self, tenant_queue: TenantQueue) -> None:
         """The save has ended, so the reservation has too. Others may have waited for its room."""
-        self._windows.unreserve(share)
-        self.pump(share[0])
+        self._windows.unreserve(tenant_queue)
+        self.pump(tenant_queue[0])
 
-    def heard(self, lease_id: str) -> None:
+    def mark_answered(self, lease_id: str) -> None:
         """Note when a service answered, though its answer is yet to be saved."""
-        self._windows.heard(lease_id)
+        self._windows.mark_answered(lease_id)
 
     # -- keeping in step ---------------------------------------------------------------------
 
@@ -257,7 +259,7 @@ class Releases:
         for index in commit.steps:
             earlier, step = before.steps[index] if before is not None else None, job.steps[index]
             planned = plan.steps[index]
-            key = (plan.line_of(planned.service), plan.desk)
+            key = (plan.queue_name(planned.service), plan.shard)
             self._follow(key, job, step)
             if step.ready and not (earlier is not None and earlier.ready):
                 self._ready.add(key, job.tenant_id, Waiting(job.job_id, planned.step_id))
@@ -266,7 +268,7 @@ class Releases:
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            key = (job.plan.line_of(planned.service), job.plan.desk)
+            key = (job.plan.queue_name(planned.service), job.plan.shard)
             self._follow(key, job, step)
 
     def caught_up(self, job: Job) -> None:
@@ -277,22 +279,22 @@ class Releases:
         self.found(job)
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             if step.ready:
-                key = (job.plan.line_of(planned.service), job.plan.desk)
+                key = (job.plan.queue_name(planned.service), job.plan.shard)
                 self._ready.add(key, job.tenant_id, Waiting(job.job_id, planned.step_id))
                 self.pump(key)
 
     def overtaken(self, job: Job) -> None:
         """Someone else moved it: what they ended no longer counts. What they let out is theirs to count."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            key = (job.plan.line_of(planned.service), job.plan.desk)
+            key = (job.plan.queue_name(planned.service), job.plan.shard)
             out = step.unacked and not self._windows.is_open(step.executions[-1].exec_id)
             if not out:
                 self._follow(key, job, step)
 
     def look_again(self) -> None:
         """Read jobs of which nothing was heard for long: what another process ended counts no more."""
-        for job_id in self._windows.unheard():
-            self._inbox.post(told(job_id, fresh=True))
+        for job_id in self._windows.silent_jobs():
+            self._inbox.post(unawaited(job_id, fresh=True))
 
     async def recover(self, lanes: Collection[int]) -> None:
         """Lanes are taken over: every queue that the ledger holds may have entries."""
@@ -315,7 +317,7 @@ class Releases:
         The lease of the lane may have lapsed for a moment only, and what was counted before counts on.
         """
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            self._end((job.plan.line_of(planned.service), job.plan.desk), step)
+            self._end((job.plan.queue_name(planned.service), job.plan.shard), step)
 
     def _follow(self, key: Key, job: Job, step: Step) -> None:
         self._end(key, step)
@@ -357,7 +359,7 @@ class Releases:
         self._pump(self._windows.workers(key[0]))
 
     def _pump(self, workers: str) -> None:
-        if workers not in self._busy and self.next_share(workers) is not None:
+        if workers not in self._busy and self.next_tenant_queue(workers) is not None:
             self._busy.add(workers)
             self._asked[workers] = None
             self._inbox.wake()
@@ -368,41 +370,45 @@ class Releases:
             workers = next(iter(self._asked), None)
             if workers is None:
                 return
-            share = self.next_share(workers)
-            if share is None:
+            tenant_queue = self.next_tenant_queue(workers)
+            if tenant_queue is None:
                 del self._asked[workers]
                 self._busy.discard(workers)
-            elif self._ready.lacks_heads(*share):
+            elif self._ready.lacks_heads(*tenant_queue):
                 del self._asked[workers]
-                self._tasks.spawn(self._load(workers, share))
-            elif (waiting := self._ready.pop(*share)) is not None:
-                self._start(share, waiting)
+                self._tasks.spawn(self._load(workers, tenant_queue))
+            elif (waiting := self._ready.pop(*tenant_queue)) is not None:
+                self._start(tenant_queue, waiting)
         self._inbox.wake()
 
-    async def _load(self, workers: str, share: Share) -> None:
+    async def _load(self, workers: str, tenant_queue: TenantQueue) -> None:
         try:
-            await persistently(partial(self._ready.load, *share))
+            await persistently(partial(self._ready.load, *tenant_queue))
         except BaseException:
             self._busy.discard(workers)
             raise
         self._asked[workers] = None
         self._inbox.wake()
 
-    def _start(self, share: Share, waiting: Waiting) -> None:
-        self._windows.reserve(share)
+    def _start(self, tenant_queue: TenantQueue, waiting: Waiting) -> None:
+        self._windows.reserve(tenant_queue)
         released = EntryReleased(waiting.step_id, new_lease_id())
-        self._inbox.post(kept(waiting.job_id, released, partial(self._ended, share, waiting)))
+        self._inbox.post(
+            until_saved(waiting.job_id, released, partial(self._ended, tenant_queue, waiting))
+        )
 
-    def _ended(self, share: Share, waiting: Waiting) -> None:
+    def _ended(self, tenant_queue: TenantQueue, waiting: Waiting) -> None:
         """It is released, or turned out to be gone."""
         self._ready.settle(waiting)
-        self.unreserve(share)
+        self.unreserve(tenant_queue)
 
-    def next_share(self, workers: str) -> Share | None:
+    def next_tenant_queue(self, workers: str) -> TenantQueue | None:
         """Whose turn it is, of the tenants that have room, and where."""
-        return self._first(workers, lambda tenant_id: self._windows.room(workers, tenant_id))
+        return self._first(
+            workers, lambda tenant_id: self._windows.has_capacity(workers, tenant_id)
+        )
 
-    def _first(self, workers: str, may: Callable[[str], bool]) -> Share | None:
+    def _first(self, workers: str, may: Callable[[str], bool]) -> TenantQueue | None:
         if service_of(workers) in self._held_back:
             return None
         for tenant_id, queues in self._ready.ring(workers).items():
@@ -410,7 +416,7 @@ class Releases:
                 return next(iter(queues)), tenant_id
         return None
 
-    async def release_for(self, service: str, room: int, tenants: BoundTenants) -> int:
+    async def release_for(self, service: str, capacity: int, tenants: BoundTenants) -> int:
         """A worker has room for so many more than the bus had for it, so they go out beyond the window.
 
         Tenants take turns. The answer says how many: they are on their way. While the bus or the ledger is
@@ -421,17 +427,17 @@ class Releases:
             if service_of(workers) != service:
                 continue
 
-            def may(tenant_id: str, line: str = workers) -> bool:
+            def may(tenant_id: str, queue_name: str = workers) -> bool:
                 bound = tenants is None or tenant_id in tenants
-                return bound and self._windows.trusts(line, tenant_id)
+                return bound and self._windows.trusts(queue_name, tenant_id)
 
-            while started < room and (share := self._first(workers, may)) is not None:
+            while started < capacity and (tenant_queue := self._first(workers, may)) is not None:
                 try:
-                    waiting = await self._ready.take(*share)
+                    waiting = await self._ready.take(*tenant_queue)
                 except LedgerUnavailableError:
                     return started
                 if waiting is not None:
-                    self._start(share, waiting)
+                    self._start(tenant_queue, waiting)
                     started += 1
         return started
 
@@ -452,9 +458,9 @@ class Pulls:
     def ended(self, service: str, tenants: BoundTenants, *, spare: bool) -> None:
         self._windows.visits.ended(service, tenants, spare=spare)
 
-    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
+    async def release(self, service: str, capacity: int, tenants: BoundTenants) -> int:
         """Let so many more go out, beyond the window. The answer says how many are on their way."""
-        return await self._releases.release_for(service, room, tenants)
+        return await self._releases.release_for(service, capacity, tenants)
 
     def handed_out(self, lease_id: str, seconds: float) -> None:
         """A worker has it, and has so many seconds to acknowledge it."""

@@ -163,24 +163,24 @@ class ReplyConsumer:
         return bool(deliveries)
 
     def came(self, bodies: Sequence[Mapping[str, Any]]) -> bool:
-        """Take replies that came without a bus. False: these are enough until `until_room` returns."""
+        """Take replies that came without a bus. False: these are enough until `until_capacity` returns."""
         self._unsorted += [
             Delivery(Message("", body), "", self._name, NO_LOCK, 1) for body in bodies
         ]
         self._sort_some()
-        return self._has_room
+        return self._has_capacity
 
-    async def until_room(self) -> None:
-        while not self._has_room:
+    async def until_capacity(self) -> None:
+        while not self._has_capacity:
             await self._next_settled()
 
     @property
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         return self._open < BATCH and not self._stalled
 
     def _sort_some(self) -> None:
         """As many at a time as a bus gives: so a flood delays nothing else for long."""
-        while self._unsorted and self._has_room:
+        while self._unsorted and self._has_capacity:
             many = min(BATCH, len(self._unsorted))
             self._sort([self._unsorted.popleft() for _ in range(many)])
 
@@ -193,7 +193,7 @@ class ReplyConsumer:
             lease_id = body.get("lease_id") if body.get("type") == ACK else None
             if len(together) == 1 and isinstance(lease_id, str):
                 # The service has answered now, though its answer is saved later.
-                self._early.wait(job_id, [Came(group[0], self._engine.heard(lease_id))])
+                self._early.wait(job_id, [Came(group[0], self._engine.mark_answered(lease_id))])
             else:
                 self._post(job_id, together)
         if self._open >= BATCH:
@@ -243,7 +243,7 @@ class ReplyConsumer:
             self.set_aside(delivery, INVALID, f"it cannot be read: {error!r}"[:MOST_SAID])
             return None
         if refusal is None:
-            self._engine.heard(received.lease_id)
+            self._engine.mark_answered(received.lease_id)
         return received, refusal
 
     def applying(self, replies: Sequence[Reply]) -> list[NoSpan]:

@@ -185,7 +185,7 @@ class Ticks:
         `timer`: it was told that a timer of the job's workflow has fired.
         """
         self._pause = self._every
-        if timer and job.plan.desk in self._lanes.owned:
+        if timer and job.plan.shard in self._lanes.owned:
             return self._timer_fired(job, told=False)
         if job.due_at is not None and job.due_at <= self._now():
             return ((self.tick(job, None), None),)

@@ -17,8 +17,8 @@ from lucius.engine.pull_times import Visits
 
 Key = tuple[str, int]
 """Line (a service in one mode) and lane."""
-Share = tuple[Key, str]
-"""A line and lane, and a tenant whose directives wait there."""
+TenantQueue = tuple[Key, str]
+"""A queue and lane, and a tenant whose directives wait there."""
 
 LEAST: Final = 2
 """Directives that may wait at a service of which nothing is known. Few, because it may be slow."""
@@ -31,9 +31,9 @@ PASSES: Final = 64
 """How many more may be taken before a directive than were sent before it, while it waits behind others."""
 MOST_SILENT: Final = 1024
 """Silent tenants of a service that are remembered."""
-JUST_HEARD: Final = 1.0
+JUST_ANSWERED: Final = 1.0
 """Seconds in which what a service said is saved, unless the ledger is away."""
-UNHEARD: Final = 60.0
+SILENCE: Final = 60.0
 """Seconds without an ACK, or after the end of a lease, until a job is read again."""
 
 
@@ -74,10 +74,10 @@ class Lately:
 
 
 @dataclass(slots=True)
-class Flow:
+class TenantShare:
     """What one tenant has at a service. `waiting`: what is out and was not handed to a worker.
 
-    `last_taken`: by line and lane, the number of the latest directive that was taken.
+    `last_taken`: by queue and lane, the number of the latest directive that was taken.
     """
 
     tenant_id: str
@@ -95,13 +95,13 @@ class Flow:
 class Window:
     """Of those who take the directives of one service, on whatever lane.
 
-    `flows`: by tenant, what is out, at work, or was taken lately. `silent`: tenants whose last directive
+    `shares`: by tenant, what is out, at work, or was taken lately. `silent`: tenants whose last directive
     timed out, the latest last. `sent` and `total`: how many were ever sent, and taken. `rested`: when a
     worker last ended something: its next ACK may be on the way. `movers`: tenants of whom some was taken.
     """
 
     taken: Lately
-    flows: dict[str, Flow] = field(default_factory=dict)
+    shares: dict[str, TenantShare] = field(default_factory=dict)
     silent: dict[str, None] = field(default_factory=dict)
     waiting: int = 0
     running: int = 0
@@ -114,60 +114,60 @@ class Window:
     def size(self, at: float) -> int:
         return max(LEAST, self.taken.count(at))
 
-    def room(self, tenant_id: str, at: float) -> bool:
+    def has_capacity(self, tenant_id: str, at: float) -> bool:
         """Whether this tenant may have one more out.
 
         The rest of the window is everyone's, but of a tenant of whom nothing is taken only two wait in it.
         What a tenant lacks to its share it gets beyond a full window, if that much is taken of it.
         """
-        size, flow = self.size(at), self.flows.get(tenant_id)
+        size, share = self.size(at), self.shares.get(tenant_id)
         if tenant_id in self.silent:
-            return flow is None or not flow.out
-        if flow is None or not flow.waiting:
+            return share is None or not share.out
+        if share is None or not share.waiting:
             return self.waiting < size + NEWCOMERS
-        taken = flow.taken.count(at)
+        taken = share.taken.count(at)
         if self.waiting < size:
-            return bool(taken) or flow.waiting < LEAST
-        return flow.waiting < min(taken, size // max(1, self.movers))
+            return bool(taken) or share.waiting < LEAST
+        return share.waiting < min(taken, size // max(1, self.movers))
 
     def limited(self, tenant_id: str) -> bool:
         """Whether the tenant may have one directive out at a time, and has it: its last timed out."""
-        flow = self.flows.get(tenant_id)
-        return tenant_id in self.silent and flow is not None and flow.out > 0
+        share = self.shares.get(tenant_id)
+        return tenant_id in self.silent and share is not None and share.out > 0
 
-    def flow(self, tenant_id: str) -> Flow:
-        flow = self.flows.get(tenant_id)
-        if flow is None:
-            flow = self.flows[tenant_id] = Flow(tenant_id, Lately(self.taken.trip))
-        return flow
+    def share(self, tenant_id: str) -> TenantShare:
+        share = self.shares.get(tenant_id)
+        if share is None:
+            share = self.shares[tenant_id] = TenantShare(tenant_id, Lately(self.taken.trip))
+        return share
 
-    def take(self, tenant_id: str) -> Flow:
-        flow = self.flow(tenant_id)
-        flow.out += 1
-        flow.waiting += 1
+    def take(self, tenant_id: str) -> TenantShare:
+        share = self.share(tenant_id)
+        share.out += 1
+        share.waiting += 1
         self.waiting += 1
-        return flow
+        return share
 
-    def leave(self, flow: Flow, at: float, *, waited: bool) -> None:
+    def leave(self, share: TenantShare, at: float, *, waited: bool) -> None:
         """`waited`: in the window; else with a worker that it was handed to."""
-        flow.out -= 1
+        share.out -= 1
         if waited:
-            flow.waiting -= 1
+            share.waiting -= 1
             self.waiting -= 1
-        self.forget_idle(flow, at)
+        self.forget_idle(share, at)
 
-    def forget_idle(self, flow: Flow, at: float) -> None:
-        if flow.idle(at):
-            self.flows.pop(flow.tenant_id, None)
+    def forget_idle(self, share: TenantShare, at: float) -> None:
+        if share.idle(at):
+            self.shares.pop(share.tenant_id, None)
 
-    def acknowledged(self, flow: Flow, at: float) -> None:
-        flow.taken.add(at)
+    def acknowledged(self, share: TenantShare, at: float) -> None:
+        share.taken.add(at)
         self.taken.add(at)
         self.total += 1
         if at - self.swept > self.taken.trip.period:
             self.swept = at
-            self.flows = {t: each for t, each in self.flows.items() if not each.idle(at)}
-            self.movers = sum(each.taken.count(at) > 0 for each in self.flows.values())
+            self.shares = {t: each for t, each in self.shares.items() if not each.idle(at)}
+            self.movers = sum(each.taken.count(at) > 0 for each in self.shares.values())
 
     def timed_out(self, tenant_id: str) -> None:
         """Let one directive of this tenant out at a time, until it is heard again."""
@@ -179,17 +179,17 @@ class Window:
 
 @dataclass(slots=True)
 class _Counted:
-    """An attempt that is out or in progress. `look_at`: see `Windows.unheard`."""
+    """An attempt that is out or in progress. `look_at`: see `Windows.silent_jobs`."""
 
     key: Key
-    flow: Flow
+    share: TenantShare
     job_id: str
     look_at: float
 
 
 @dataclass(slots=True)
 class _Open(_Counted):
-    """`at` is when it went out, `since` when it was published or handed to a worker, `heard` when that spoke.
+    """`at`: it went out. `since`: published, or handed to a worker. `answered_at`: that worker answered.
 
     `number` orders what was sent; `passed_at` is how many the service may have taken before this one passes
     for lost. `until`: so long may the worker be silent that it was handed to.
@@ -200,7 +200,7 @@ class _Open(_Counted):
     number: int = 0
     passed_at: int = 0
     on_bus: bool = False
-    heard: float | None = None
+    answered_at: float | None = None
     until: float | None = None
 
 
@@ -216,7 +216,7 @@ class Windows:
     ) -> None:
         """`by_mode`: a worker serves one mode alone. Otherwise work in one mode keeps the other waiting.
 
-        `elsewhere`: whether work of a line is in progress on lanes that other processes own.
+        `elsewhere`: whether work of a queue is in progress on lanes that other processes own.
         """
         self._clock = clock
         self._by_mode = by_mode
@@ -240,47 +240,47 @@ class Windows:
     def reopen(self) -> None:
         self._closed = False
 
-    def workers(self, line: str) -> str:
-        """Names those who take the directives of a line: a service, or a service in one mode."""
-        return line if self._by_mode else service_of(line)
+    def workers(self, queue_name: str) -> str:
+        """Names those who take the directives of a queue: a service, or a service in one mode."""
+        return queue_name if self._by_mode else service_of(queue_name)
 
-    def of(self, line: str) -> Window:
-        name = self.workers(line)
+    def of(self, queue_name: str) -> Window:
+        name = self.workers(queue_name)
         window = self._windows.get(name)
         if window is None:
             window = self._windows[name] = Window(Lately(self._trip))
         return window
 
-    def room(self, line: str, tenant_id: str) -> bool:
-        return not self._closed and self.of(line).room(tenant_id, self._clock())
+    def has_capacity(self, queue_name: str, tenant_id: str) -> bool:
+        return not self._closed and self.of(queue_name).has_capacity(tenant_id, self._clock())
 
-    def trusts(self, line: str, tenant_id: str) -> bool:
+    def trusts(self, queue_name: str, tenant_id: str) -> bool:
         """Whether a worker that pulls may be given what it has room for; of a silent tenant, one."""
-        return not self._closed and not self.limited(line, tenant_id)
+        return not self._closed and not self.limited(queue_name, tenant_id)
 
-    def limited(self, line: str, tenant_id: str) -> bool:
-        return self.of(line).limited(tenant_id)
+    def limited(self, queue_name: str, tenant_id: str) -> bool:
+        return self.of(queue_name).limited(tenant_id)
 
-    def reserve(self, share: Share) -> None:
-        (line, _), tenant_id = share
-        self.of(line).take(tenant_id)
-        self._reserved[share[0]] += 1
+    def reserve(self, tenant_queue: TenantQueue) -> None:
+        (queue_name, _), tenant_id = tenant_queue
+        self.of(queue_name).take(tenant_id)
+        self._reserved[tenant_queue[0]] += 1
 
-    def unreserve(self, share: Share) -> None:
-        (line, _), tenant_id = share
-        window = self.of(line)
-        window.leave(window.flows[tenant_id], self._clock(), waited=True)
-        self._reserved[share[0]] -= 1
-        if not self._reserved[share[0]]:
-            del self._reserved[share[0]]
+    def unreserve(self, tenant_queue: TenantQueue) -> None:
+        (queue_name, _), tenant_id = tenant_queue
+        window = self.of(queue_name)
+        window.leave(window.shares[tenant_id], self._clock(), waited=True)
+        self._reserved[tenant_queue[0]] -= 1
+        if not self._reserved[tenant_queue[0]]:
+            del self._reserved[tenant_queue[0]]
 
     # -- what is out -------------------------------------------------------------------------
 
     def opened(self, key: Key, tenant_id: str, lease_id: str, job_id: str) -> None:
         if lease_id not in self._open:
             now = self._clock()
-            flow = self.of(key[0]).take(tenant_id)
-            self._open[lease_id] = entry = _Open(key, flow, job_id, now + UNHEARD, now, now)
+            share = self.of(key[0]).take(tenant_id)
+            self._open[lease_id] = entry = _Open(key, share, job_id, now + SILENCE, now, now)
             self._sent(entry)
 
     def _sent(self, entry: _Open) -> None:
@@ -299,7 +299,7 @@ class Windows:
         if entry.on_bus:
             if entry.until is not None:
                 entry.until = None
-                entry.flow.waiting += 1
+                entry.share.waiting += 1
                 self.of(entry.key[0]).waiting += 1
             self._sent(entry)
         entry.on_bus = True
@@ -312,7 +312,7 @@ class Windows:
         window = self.of(entry.key[0])
         window.total += 1
         if entry.until is None:
-            entry.flow.waiting -= 1
+            entry.share.waiting -= 1
             window.waiting -= 1
         entry.since = self._clock()
         entry.until = entry.since + seconds
@@ -322,28 +322,28 @@ class Windows:
         self, key: Key, tenant_id: str, lease_id: str, job_id: str, lease_seconds: float
     ) -> None:
         """Count an attempt that is in progress, under a lease of so many seconds from now on."""
-        look_at = self._clock() + lease_seconds + UNHEARD
+        look_at = self._clock() + lease_seconds + SILENCE
         known = self._running.get(lease_id)
         if known is not None:
             known.look_at = look_at
             return
         window = self.of(key[0])
-        flow = window.flow(tenant_id)
-        self._running[lease_id] = _Counted(key, flow, job_id, look_at)
-        flow.running += 1
+        share = window.share(tenant_id)
+        self._running[lease_id] = _Counted(key, share, job_id, look_at)
+        share.running += 1
         window.running += 1
 
     def rests(self, lease_id: str, *, freed: bool = False) -> None:
         """Count it no more: it has ended. `freed`: its worker ended it, and has a slot for the next one."""
         known = self._running.pop(lease_id, None)
         if known is not None:
-            flow = known.flow
+            share = known.share
             window, now = self.of(known.key[0]), self._clock()
-            flow.running -= 1
+            share.running -= 1
             window.running -= 1
             if freed:
                 window.rested = now
-            window.forget_idle(flow, now)
+            window.forget_idle(share, now)
 
     def queued(self, lease_id: str) -> bool:
         """Whether an ACK that is missing is not overdue all the same: its service is busy, not silent.
@@ -356,27 +356,27 @@ class Windows:
         entry, now = self._open.get(lease_id), self._clock()
         if entry is None:
             return False
-        if entry.heard is not None and now - entry.heard < JUST_HEARD:
+        if entry.answered_at is not None and now - entry.answered_at < JUST_ANSWERED:
             return True
         if entry.until is not None:
             return now < entry.until
-        line, flow = entry.key[0], entry.flow
-        if entry.number < flow.last_taken.get(entry.key, 0):
+        queue_name, share = entry.key[0], entry.share
+        if entry.number < share.last_taken.get(entry.key, 0):
             return False
-        window = self.of(line)
-        if flow.running or now - window.rested < JUST_HEARD:
+        window = self.of(queue_name)
+        if share.running or now - window.rested < JUST_ANSWERED:
             return True
-        if window.total <= entry.passed_at and (window.running or self._elsewhere(line)):
+        if window.total <= entry.passed_at and (window.running or self._elsewhere(queue_name)):
             return True
-        return self.visits.awaited(service_of(line), flow.tenant_id, entry.since)
+        return self.visits.awaited(service_of(queue_name), share.tenant_id, entry.since)
 
     # -- how it ends -------------------------------------------------------------------------
 
-    def heard(self, lease_id: str) -> None:
+    def mark_answered(self, lease_id: str) -> None:
         """Note when its service answered, though the answer is yet to be saved."""
         entry = self._open.get(lease_id)
-        if entry is not None and entry.heard is None:
-            entry.heard = self._clock()
+        if entry is not None and entry.answered_at is None:
+            entry.answered_at = self._clock()
 
     def is_open(self, lease_id: str) -> bool:
         return lease_id in self._open
@@ -386,19 +386,19 @@ class Windows:
         entry = self._open.get(lease_id)
         if entry is None:
             return None
-        window, flow, now = self.of(entry.key[0]), entry.flow, self._clock()
-        window.silent.pop(flow.tenant_id, None)
+        window, share, now = self.of(entry.key[0]), entry.share, self._clock()
+        window.silent.pop(share.tenant_id, None)
         if entry.until is None:
-            flow.last_taken[entry.key] = max(flow.last_taken.get(entry.key, 0), entry.number)
-            window.acknowledged(flow, now)
-            if entry.heard is not None:
-                self._trip.took(now - entry.at - max(0.0, entry.heard - entry.since))
+            share.last_taken[entry.key] = max(share.last_taken.get(entry.key, 0), entry.number)
+            window.acknowledged(share, now)
+            if entry.answered_at is not None:
+                self._trip.took(now - entry.at - max(0.0, entry.answered_at - entry.since))
         return self._close(lease_id)
 
     def timed_out(self, lease_id: str) -> Key | None:
         entry = self._open.get(lease_id)
         if entry is not None:
-            self.of(entry.key[0]).timed_out(entry.flow.tenant_id)
+            self.of(entry.key[0]).timed_out(entry.share.tenant_id)
         return self._close(lease_id)
 
     def withdrawn(self, lease_id: str) -> Key | None:
@@ -410,7 +410,7 @@ class Windows:
         if entry is None:
             return None
         waited = entry.until is None
-        self.of(entry.key[0]).leave(entry.flow, self._clock(), waited=waited)
+        self.of(entry.key[0]).leave(entry.share, self._clock(), waited=waited)
         return entry.key
 
     def forget(self, lane: int) -> None:
@@ -422,7 +422,7 @@ class Windows:
 
     # -- what is known -----------------------------------------------------------------------
 
-    def unheard(self) -> Collection[str]:
+    def silent_jobs(self) -> Collection[str]:
         """Jobs to read again: another process may have ended what is counted of them, and told nobody.
 
         A job is named again after a while, as long as it counts.
@@ -431,13 +431,13 @@ class Windows:
         counted: Iterator[_Counted] = chain(self._open.values(), self._running.values())
         for entry in counted:
             if entry.look_at <= now:
-                entry.look_at = now + UNHEARD
+                entry.look_at = now + SILENCE
                 found[entry.job_id] = None
         return found
 
-    def size(self, line: str) -> int:
-        """How many directives may wait at the service of this line now."""
-        return 0 if self._closed else self.of(line).size(self._clock())
+    def size(self, queue_name: str) -> int:
+        """How many directives may wait at the service of this queue now."""
+        return 0 if self._closed else self.of(queue_name).size(self._clock())
 
     def sizes(self) -> dict[str, int]:
         """The same by service."""
@@ -447,7 +447,7 @@ class Windows:
         return found
 
     def oldest(self) -> dict[Key, float]:
-        """Per line and lane: for how many seconds the longest of its directives has waited for its ACK."""
+        """Per queue and lane: for how many seconds the longest of its directives has waited for its ACK."""
         found: dict[Key, float] = {}
         now = self._clock()
         for entry in self._open.values():
@@ -455,7 +455,7 @@ class Windows:
         return found
 
     def snapshot(self) -> dict[Key, tuple[int, int]]:
-        """Per line and lane, if any: what is out and not acknowledged, what is in progress."""
+        """Per queue and lane, if any: what is out and not acknowledged, what is in progress."""
         out = Counter(self._reserved)
         out.update(entry.key for entry in self._open.values())
         running = Counter(entry.key for entry in self._running.values())

@@ -83,11 +83,13 @@ OnRefusal = Callable[[Request, Exception], Awaitable[Response]]
 class Application(FastAPI):
     """The routes of the API, and those of the rooms beside it. FastAPI's pages are off: `/docs` is ours."""
 
-    def __init__(self, context: ApiContext, rooms: "Sequence[Room]" = ()) -> None:
+    def __init__(self, context: ApiContext, sections: "Sequence[Section]" = ()) -> None:
         self._context = context
-        self._refuse = next((room.refuse for room in rooms if room.refuse is not None), None)
+        self._refuse = next(
+            (section.refuse for section in sections if section.refuse is not None), None
+        )
         more = [pages(self.openapi, context.options)] if context.options.docs else []
-        more += [room.router for room in rooms]
+        more += [section.router for section in sections]
         routes: list[BaseRoute] = [*ROUTES, *(route for each in more for route in each.routes)]
         super().__init__(
             title="LUCIUS",
@@ -139,7 +141,7 @@ class Application(FastAPI):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Section:
     """Routes beside those of the API, in the same process and under the same limits."""
 
     router: APIRouter
@@ -194,5 +196,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await app.state.feeds.close()
 
 
-def create_app(context: ApiContext, rooms: "Sequence[Room]" = ()) -> Application:
-    return Application(context, rooms)
+def create_app(context: ApiContext, sections: "Sequence[Section]" = ()) -> Application:
+    return Application(context, sections)

@@ -16,7 +16,7 @@ from lucius.http.limits import HostCheck, RateLimit, WaitLimit
 from lucius.http.problems import Problem
 from lucius.http.tokens import CallbackTokens
 from lucius.ports.config import ConfigSource
-from lucius.ports.diagnosis import Doctor
+from lucius.ports.diagnosis import Diagnoser
 from lucius.ports.engine import Engine
 from lucius.ports.failures import FailureGroups
 from lucius.ports.redrives import Redrives
@@ -188,7 +188,7 @@ class ApiContext:
     retry_outbox: Callable[[], Awaitable[Mapping[str, object]]] | None = None
     gateway: PullGateway | None = None
     services: ServiceBook | None = None
-    doctor: Doctor | None = None
+    diagnoser: Diagnoser | None = None
     failures: FailureGroups | None = None
     redrives: Redrives | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)

@@ -268,7 +268,7 @@ def _answer(invoker: Invoker, answered: Answered | None) -> Response:
     if answered is None:
         said = "the tenant has no such job on Temporal, or the job has no such step"
         raise Problem("JOB_NOT_FOUND", said)
-    told = invoker.told(answered)
+    told = invoker.answer_of(answered)
     if answered.outcome == SUPERSEDED:
         said = "it is not what comes next, so nothing was done: the snapshot says what does"
         more = {"outcome": told["outcome"], "snapshot": told["snapshot"]}

@@ -47,7 +47,7 @@ class ConnectionInstruments(Instruments):
             self.refused.expect(code)
 
 
-class Guest(Protocol):
+class Connection(Protocol):
     def has_asked(self) -> bool:
         """Whether a whole head has come, so that there is something to answer."""
 
@@ -60,24 +60,24 @@ class Connections:
         self._per_address = per_address
         self._size = reserve
         self.instruments = ConnectionInstruments()
-        self._placed: dict[Guest, str] = {}
+        self._placed: dict[Connection, str] = {}
         self._by_address: Counter[str] = Counter()
-        self._reserve: dict[Guest, None] = {}
+        self._reserve: dict[Connection, None] = {}
 
     def __len__(self) -> int:
         return len(self._placed) + len(self._reserve)
 
-    def enter(self, guest: Guest, address: str) -> str | None:
+    def enter(self, connection: Connection, address: str) -> str | None:
         """None: it has a place. Otherwise the code that all but monitors and operators are refused with."""
         if len(self._placed) >= self._most:
             code = "CONNECTIONS_EXHAUSTED"
         elif self._by_address[address] >= self._per_address:
             code = "TOO_MANY_CONNECTIONS"
         else:
-            self._placed[guest] = address
+            self._placed[connection] = address
             self._by_address[address] += 1
             return None
-        self._reserve[guest] = None
+        self._reserve[connection] = None
         if len(self._reserve) > self._size:
             self._make_room()
             self.refused(code)
@@ -87,9 +87,9 @@ class Connections:
         """Count one that is hung up on without an answer of a route."""
         self.instruments.refused.add(code)
 
-    def leave(self, guest: Guest) -> None:
-        self._reserve.pop(guest, None)
-        address = self._placed.pop(guest, None)
+    def leave(self, connection: Connection) -> None:
+        self._reserve.pop(connection, None)
+        address = self._placed.pop(connection, None)
         if address is not None:
             self._by_address[address] -= 1
             if not self._by_address[address]:
@@ -97,7 +97,7 @@ class Connections:
 
     def _make_room(self) -> None:
         """There is always a silent one: whoever has just come."""
-        silent = next(guest for guest in self._reserve if not guest.has_asked())
+        silent = next(connection for connection in self._reserve if not connection.has_asked())
         del self._reserve[silent]
         silent.cut_off()
 

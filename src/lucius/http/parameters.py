@@ -24,7 +24,7 @@ AnyOrder = Annotated[MayMiss[OrderBody], Body()]
 """The body of an order that takes no more than a reason."""
 
 
-def said_by(caller: Caller, body: OrderBody | None) -> dict[str, str]:
+def audit_fields(caller: Caller, body: OrderBody | None) -> dict[str, str]:
     """Who gives an order, and why: what its event shows."""
     reason = reason_in(body)
     return {"by": caller.known_as} | ({"reason": reason} if reason is not None else {})

@@ -75,4 +75,4 @@ async def stuck_among(
     context: ApiContext, request: Request, jobs: Sequence[Job]
 ) -> Collection[str]:
     """The ids of those that do not go on by themselves."""
-    return await offered(context.doctor).stuck(jobs, await troubles_of(request))
+    return await offered(context.diagnoser).stuck(jobs, await troubles_of(request))

@@ -104,7 +104,7 @@ ALWAYS: Final = (("x-content-type-options", "nosniff"),)
 """Headers of every answer."""
 
 
-class Duty(Enum):
+class ClientPhase(Enum):
     """What the client has to do before anyone can go on."""
 
     REQUEST = auto()
@@ -117,10 +117,10 @@ class Duty(Enum):
     """Take some of what was written to it."""
 
 
-class Debt(NamedTuple):
+class WaitingOn(NamedTuple):
     """`progress` changes when the client has done something about it."""
 
-    duty: Duty
+    phase: ClientPhase
     progress: int
 
 
@@ -283,33 +283,35 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # -- what the client owes --------------------------------------------------------------------
 
-    def debt(self) -> Debt | None:
+    def waiting_on(self) -> WaitingOn | None:
         """None: it is the server's turn, or the connection rests between two requests."""
         if self.transport.untaken:
-            return Debt(Duty.TAKING, self.transport.taken)
+            return WaitingOn(ClientPhase.TAKING, self.transport.taken)
         if self.transport.lingering:
-            return Debt(Duty.END, 0)
-        duty = None if self.transport.is_closing() else self._duty()
-        return Debt(duty, self._requests) if duty is not None else None
+            return WaitingOn(ClientPhase.END, 0)
+        phase = None if self.transport.is_closing() else self._phase()
+        return WaitingOn(phase, self._requests) if phase is not None else None
 
-    def _duty(self) -> Duty | None:
+    def _phase(self) -> ClientPhase | None:
         cycle = cast(RequestResponseCycle | None, self.cycle)
         if cycle is not None and not cycle.response_complete:
             ours = self._in_head or self.pipeline or self.flow.read_paused
             ours = ours or cycle.waiting_for_100_continue or not cycle.more_body
-            return None if ours else Duty.BODY
+            return None if ours else ClientPhase.BODY
         if self._in_head:
-            return Duty.HEAD
-        return Duty.REQUEST if self.timeout_keep_alive_task is None else None
+            return ClientPhase.HEAD
+        return ClientPhase.REQUEST if self.timeout_keep_alive_task is None else None
 
-    def give_up(self, duty: Duty) -> None:
+    def give_up(self, phase: ClientPhase) -> None:
         """Hang up, with an answer where one is due: a request has begun, and none has been given."""
-        if duty in (Duty.TAKING, Duty.END):
+        if phase in (ClientPhase.TAKING, ClientPhase.END):
             self._connections.refused(ANSWER_UNREAD)
             self.transport.abort()
             return
         self._connections.refused("REQUEST_TIMEOUT")
-        if duty is Duty.HEAD or (duty is Duty.BODY and not self.cycle.response_started):
+        if phase is ClientPhase.HEAD or (
+            phase is ClientPhase.BODY and not self.cycle.response_started
+        ):
             self.transport.write(refusal("REQUEST_TIMEOUT"))
         self.transport.hang_up()
 
@@ -336,7 +338,7 @@ def refusal(code: str) -> bytes:
 class Mark(NamedTuple):
     """What a client owed when it was first seen to owe it."""
 
-    debt: Debt
+    waiting_on: WaitingOn
     since: float
 
 
@@ -351,11 +353,11 @@ class SlowClients:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._patience = {
-            Duty.REQUEST: head.total_seconds(),
-            Duty.HEAD: head.total_seconds(),
-            Duty.BODY: body.total_seconds(),
-            Duty.END: body.total_seconds(),
-            Duty.TAKING: unread.total_seconds(),
+            ClientPhase.REQUEST: head.total_seconds(),
+            ClientPhase.HEAD: head.total_seconds(),
+            ClientPhase.BODY: body.total_seconds(),
+            ClientPhase.END: body.total_seconds(),
+            ClientPhase.TAKING: unread.total_seconds(),
         }
         self._clock = clock
         self._marks: dict[BoundedProtocol, Mark] = {}
@@ -363,14 +365,14 @@ class SlowClients:
     def sweep(self, connections: Iterable[object]) -> None:
         now, marks = self._clock(), dict[BoundedProtocol, Mark]()
         for connection in [each for each in connections if isinstance(each, BoundedProtocol)]:
-            debt = connection.debt()
-            if debt is None:
+            waiting_on = connection.waiting_on()
+            if waiting_on is None:
                 continue
             mark = self._marks.get(connection)
-            if mark is None or mark.debt != debt:
-                mark = Mark(debt, now)
-            if now - mark.since >= self._patience[debt.duty]:
-                connection.give_up(debt.duty)
+            if mark is None or mark.waiting_on != waiting_on:
+                mark = Mark(waiting_on, now)
+            if now - mark.since >= self._patience[waiting_on.phase]:
+                connection.give_up(waiting_on.phase)
             else:
                 marks[connection] = mark
         self._marks = marks

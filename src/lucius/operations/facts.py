@@ -7,7 +7,7 @@ from typing import Final
 
 from lucius.core.effects import Event, Outcome
 from lucius.core.job import Execution, Job, Step
-from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL, StepPlan
+from lucius.core.plan import FIRST_SHARD, OUTBOX, TEMPORAL, StepPlan
 from lucius.core.record import record
 from lucius.core.routing import LANES
 from lucius.ports.services import KnownService
@@ -19,7 +19,7 @@ MOVER: Final = {OUTBOX: "reconciler", TEMPORAL: "invoker"}
 
 @record
 class Facts:
-    """Of the system. `owned`: desks that some process owns; None: all of them, for ever."""
+    """Of the system. `owned`: shards that some process owns; None: all of them, for ever."""
 
     now: datetime
     services: Mapping[str, KnownService]
@@ -32,12 +32,12 @@ class Facts:
 
     def lanes_of(self, engine: str) -> list[int]:
         """Those of this engine that some process owns."""
-        first = FIRST_DESK[engine]
+        first = FIRST_SHARD[engine]
         return [lane for lane in range(LANES) if first + lane in (self.owned or ())]
 
 
 @record
-class LinePlace:
+class QueuePlace:
     """Where a held directive waits: behind so many of its own tenant, among so many queues.
 
     `limited`: its tenant may have one directive out at a time, and has it.
@@ -62,7 +62,7 @@ class Ordered:
 class Clues:
     """Of one job, beside what it stores itself."""
 
-    places: Mapping[str, LinePlace] = field(default_factory=dict)
+    places: Mapping[str, QueuePlace] = field(default_factory=dict)
     """By step."""
     orders: Mapping[str, Ordered] = field(default_factory=dict)
     """By kind: `pause` or `cancel`."""

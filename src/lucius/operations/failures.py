@@ -87,7 +87,7 @@ class GroupFailures:
             self.add(OTHERS, self.tenants.pop(oldest))
 
 
-class FailureBook:
+class FailureStore:
     """`listen` to commits, `run` to write down; `groups` reads what all processes wrote, and what is new."""
 
     def __init__(self, store: LeaseStore, *, now: Callable[[], datetime]) -> None:
@@ -154,7 +154,7 @@ class FailureBook:
         known = _read(row.content) if row.etag is not None else None
         total = known if known is not None else _empty(group)
         _merge(total, group)
-        kept = LeaseRow(row.key, "", _note(total), row.etag)
+        kept = LeaseRow(row.key, "", _record(total), row.etag)
         return await self._store.put(kept) is not None
 
     async def _drop_oldest(self, stored: Mapping[str, LeaseRow]) -> None:
@@ -254,7 +254,7 @@ def _copy(cell: TenantFailures) -> TenantFailures:
     return TenantFailures(cell.count, cell.first, cell.last, cell.example, dict(cell.recent))
 
 
-def _note(group: GroupFailures) -> dict[str, Any]:
+def _record(group: GroupFailures) -> dict[str, Any]:
     return {
         "what": [group.step_id, group.service, group.code, group.message, group.place],
         "tenants": {
@@ -269,11 +269,11 @@ def _readable(rows: Mapping[str, LeaseRow]) -> dict[str, GroupFailures]:
     return {name: group for name, group in read.items() if group is not None}
 
 
-def _read(note: Mapping[str, Any]) -> GroupFailures | None:
+def _read(record: Mapping[str, Any]) -> GroupFailures | None:
     """None: the note says nothing, or cannot be read. It hides no other group, and is written over."""
     try:
-        group = GroupFailures(*note["what"])
-        for tenant_id, (count, first, last, example, recent) in note["tenants"].items():
+        group = GroupFailures(*record["what"])
+        for tenant_id, (count, first, last, example, recent) in record["tenants"].items():
             buckets = {int(bucket): int(number) for bucket, number in recent}
             group.tenants[tenant_id] = TenantFailures(count, first, last, example, buckets)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:

@@ -6,7 +6,7 @@ from typing import Final
 
 from lucius.core.job import PAUSED_JOB, Job, JobState, StepState
 from lucius.core.text import failure_of, place_in
-from lucius.operations.facts import MOVER, Clues, Facts, LinePlace, Ordered, Situation
+from lucius.operations.facts import MOVER, Clues, Facts, Ordered, QueuePlace, Situation
 from lucius.operations.service_rules import (
     SILENT,
     failed_alike,
@@ -115,7 +115,7 @@ def busy(at: Situation) -> Diagnosis | None:
     )
 
 
-def _line(at: Situation, place: LinePlace | None) -> list[Evidence]:
+def _line(at: Situation, place: QueuePlace | None) -> list[Evidence]:
     """The place in line: among those that wait to be sent, or among those that are out."""
     if at.step.held:
         return [Evidence(_before(place))]
@@ -124,7 +124,7 @@ def _line(at: Situation, place: LinePlace | None) -> list[Evidence]:
     return [sent, others] if at.facts.whole else [sent]
 
 
-def _before(place: LinePlace | None) -> str:
+def _before(place: QueuePlace | None) -> str:
     if place is None:
         return "some of its tenant are before it in line"
     if place.ahead == 0:
@@ -133,7 +133,7 @@ def _before(place: LinePlace | None) -> str:
     return f"{more}{place.ahead} of its tenant {are} before it in line"
 
 
-def _ahead(view: KnownService, place: LinePlace | None) -> int:
+def _ahead(view: KnownService, place: QueuePlace | None) -> int:
     """How many go before it, if tenants and lanes take turns: no more than all that wait."""
     if place is None:
         return view.waiting
@@ -372,7 +372,7 @@ def clock_off(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
 
 
 def lane_unowned(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
-    if facts.owned is None or job.plan.desk in facts.owned:
+    if facts.owned is None or job.plan.shard in facts.owned:
         return None
     lanes, mover = facts.lanes_of(job.plan.engine), MOVER[job.plan.engine]
     return Diagnosis(

@@ -12,8 +12,14 @@ from typing import Any, Final, NoReturn
 
 from lucius.core.errors import LedgerError
 from lucius.core.record import record
-from lucius.operations.service_stats import ServiceSight, instant_of, merged, read_note, seconds_of
-from lucius.operations.shared_records import Note, readable
+from lucius.operations.service_stats import (
+    ServiceStats,
+    instant_of,
+    merged,
+    read_record,
+    seconds_of,
+)
+from lucius.operations.shared_records import Record, readable
 from lucius.operations.workers import Workers
 from lucius.ports.leases import LeaseRow, LeaseStore
 
@@ -32,28 +38,30 @@ Troubles = Callable[[], Mapping[str, str]]
 
 
 @record
-class Sighting:
+class ProcessStats:
     """The note of another process."""
 
     at: float
-    services: Mapping[str, ServiceSight]
+    services: Mapping[str, ServiceStats]
     unclaimed: Sequence[str]
     troubles: Mapping[str, str]
     untaken: Mapping[str, datetime]
     refused: Mapping[str, datetime]
 
     @classmethod
-    def of(cls, note: Note) -> "Sighting":
-        services, troubles = read_note(note["services"]), dict(note["troubles"])
-        untaken, refused = (_instants(note.get(name, {})) for name in ("untaken", "refused"))
-        return cls(float(note["at"]), services, list(note["unclaimed"]), troubles, untaken, refused)
+    def of(cls, record: Record) -> "ProcessStats":
+        services, troubles = read_record(record["services"]), dict(record["troubles"])
+        untaken, refused = (_instants(record.get(name, {})) for name in ("untaken", "refused"))
+        return cls(
+            float(record["at"]), services, list(record["unclaimed"]), troubles, untaken, refused
+        )
 
 
-def _instants(note: Mapping[str, Any]) -> dict[str, datetime]:
-    return {name: instant_of(seconds) for name, seconds in note.items()}
+def _instants(record: Mapping[str, Any]) -> dict[str, datetime]:
+    return {name: instant_of(seconds) for name, seconds in record.items()}
 
 
-class Sightings:
+class PublishedStats:
     """`name` is that of the process. `alone`: no other process writes such notes at the same time."""
 
     def __init__(
@@ -80,7 +88,7 @@ class Sightings:
 
     # -- reading -----------------------------------------------------------------------------
 
-    async def known(self) -> dict[str, ServiceSight]:
+    async def known(self) -> dict[str, ServiceStats]:
         """Services by name, as all processes have seen them. Where there is one, nothing is read."""
         others = [seen.services for seen in await self._others()]
         return merged([self._workers.known(), *others])
@@ -117,15 +125,15 @@ class Sightings:
                 found.setdefault(name, said)
         return found
 
-    async def _recent(self) -> list[Sighting]:
+    async def _recent(self) -> list[ProcessStats]:
         oldest = (self._now() - FRESH).timestamp()
         return [seen for seen in await self._others() if seen.at >= oldest]
 
-    async def _others(self) -> list[Sighting]:
+    async def _others(self) -> list[ProcessStats]:
         if self._alone:
             return []
         rows = [row for row in await self._rows() if row.key != _SEEN + self._name]
-        read = (readable(row.key, row.content, Sighting.of, None) for row in rows)
+        read = (readable(row.key, row.content, ProcessStats.of, None) for row in rows)
         return [seen for seen in read if seen is not None]
 
     async def _rows(self) -> list[LeaseRow]:
@@ -141,9 +149,9 @@ class Sightings:
             if self._alone:
                 readable(row.key, row.content, self._recall, None)
 
-    def _recall(self, note: Note) -> None:
-        self._workers.recall(note["services"])
-        for service, seconds in note.get("refused", {}).items():
+    def _recall(self, record: Record) -> None:
+        self._workers.recall(record["services"])
+        for service, seconds in record.get("refused", {}).items():
             self._workers.refused.setdefault(service, instant_of(seconds))
 
     async def run(self) -> NoReturn:
@@ -162,16 +170,16 @@ class Sightings:
         troubled = bool(besides[1] or untaken) and not self._alone
         if not self._workers.changed and besides == self._wrote and not troubled:
             return
-        note = {
+        record = {
             "at": self._now().timestamp(),
-            "services": self._workers.note(),
+            "services": self._workers.record(),
             "unclaimed": besides[0],
             "troubles": besides[1],
             "untaken": untaken,
             "refused": refused,
         }
         self._workers.changed = False
-        self._etag = await self._store.put(LeaseRow(_SEEN + self._name, "", note, self._etag))
+        self._etag = await self._store.put(LeaseRow(_SEEN + self._name, "", record, self._etag))
         self._wrote = besides
         if self._etag is None:  # an answer was lost: read what is there, and write it the next time
             await self.recall()
@@ -188,5 +196,5 @@ class Sightings:
                 await self._store.delete(row)
 
 
-def _written_at(note: Note) -> float:
-    return float(note["at"])
+def _written_at(record: Record) -> float:
+    return float(record["at"])

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from lucius.core.errors import LedgerError, LedgerUnavailableError, RequestError
 from lucius.core.job import Job, JobState
-from lucius.operations.shared_records import Note, Notebook
+from lucius.operations.shared_records import Record, SharedRecords
 from lucius.ports.engine import Engine
 from lucius.ports.leases import LeaseStore
 from lucius.ports.ledger import JobQuery
@@ -35,8 +35,8 @@ class TakenJobs:
     refused: list[str]
 
 
-def taken_of(note: Note) -> TakenJobs:
-    return TakenJobs(dict(note["pending"]), list(note.get("refused", ())))
+def taken_of(record: Record) -> TakenJobs:
+    return TakenJobs(dict(record["pending"]), list(record.get("refused", ())))
 
 
 def filters_of(query: JobQuery) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def query_of(plan: RedrivePlan) -> JobQuery:
     )
 
 
-def note_of(plan: RedrivePlan, taken: TakenJobs, fresh: list[str]) -> dict[str, Any]:
+def record_of(plan: RedrivePlan, taken: TakenJobs, fresh: list[str]) -> dict[str, Any]:
     return {
         "state": plan.state.value,
         "filters": dict(plan.filters),
@@ -90,10 +90,10 @@ def note_of(plan: RedrivePlan, taken: TakenJobs, fresh: list[str]) -> dict[str, 
     }
 
 
-def plan_shown(name: str, note: Note) -> RedrivePlan:
+def plan_shown(name: str, record: Record) -> RedrivePlan:
     """As `plan_of`. A note that cannot be read is a plan that has stopped, and hides no other."""
     try:
-        return plan_of(name, note)
+        return plan_of(name, record)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         said = f"this plan cannot be read, start another one: {error!r}"
         never, rules = datetime.fromtimestamp(0, UTC), RedriveRules()
@@ -102,32 +102,32 @@ def plan_shown(name: str, note: Note) -> RedrivePlan:
         )
 
 
-def is_through(note: Note) -> bool:
+def is_through(record: Record) -> bool:
     """Ended, and the outcome of all that it redrove is known."""
-    return note.get("state") in ENDED_PLAN and not note.get("pending")
+    return record.get("state") in ENDED_PLAN and not record.get("pending")
 
 
-def plan_of(name: str, note: Note) -> RedrivePlan:
-    tenants, (matched, redriven, succeeded, failed, refused) = note["tenants"], note["counts"]
+def plan_of(name: str, record: Record) -> RedrivePlan:
+    tenants, (matched, redriven, succeeded, failed, refused) = record["tenants"], record["counts"]
     return RedrivePlan(
         name,
-        PlanState(note["state"]),
-        note["filters"],
+        PlanState(record["state"]),
+        record["filters"],
         frozenset(tenants) if tenants is not None else None,
-        RedriveRules(*note["rules"]),
-        datetime.fromtimestamp(note["created"], UTC),
-        datetime.fromtimestamp(note["updated"], UTC),
-        datetime.fromtimestamp(note.get("paced", note["updated"]), UTC),
-        note["by"],
-        note["reason"],
+        RedriveRules(*record["rules"]),
+        datetime.fromtimestamp(record["created"], UTC),
+        datetime.fromtimestamp(record["updated"], UTC),
+        datetime.fromtimestamp(record.get("paced", record["updated"]), UTC),
+        record["by"],
+        record["reason"],
         matched,
         redriven,
         succeeded,
         failed,
         refused,
-        under_way=len(note["pending"]),
-        said=note["said"],
-        bound=note.get("bound", False),
+        under_way=len(record["pending"]),
+        said=record["said"],
+        bound=record.get("bound", False),
     )
 
 
@@ -168,7 +168,7 @@ class RedrivePlans:
         now: Callable[[], datetime],
     ) -> None:
         """`runs`: whether this process is the one that runs plans."""
-        self._notebook = Notebook(store, _PLANS)
+        self._records = SharedRecords(store, _PLANS)
         self._engine = engine
         self._runs = runs
         self._now = now
@@ -211,8 +211,8 @@ class RedrivePlans:
         )
         async with self._starting:
             await self._check_others(query, bound=bound)
-            await self._notebook.change(
-                plan.plan_id, lambda stored: note_of(plan, TakenJobs({}, []), [])
+            await self._records.change(
+                plan.plan_id, lambda stored: record_of(plan, TakenJobs({}, []), [])
             )
         await self._forget_old()
         self._wake.set()
@@ -238,23 +238,23 @@ class RedrivePlans:
             )
 
     async def plans(self) -> list[RedrivePlan]:
-        notes = await self._notebook.read()
-        found = [plan_shown(name, note) for name, note in notes.items()]
+        records = await self._records.read()
+        found = [plan_shown(name, record) for name, record in records.items()]
         return sorted(found, key=lambda plan: plan.created_at, reverse=True)
 
     async def stop(self, plan_id: str, by: str) -> RedrivePlan | None:
-        def stopped(stored: Note | None) -> Note | None:
+        def stopped(stored: Record | None) -> Record | None:
             if stored is None or stored.get("state") in ENDED_PLAN:
                 return stored
             return {**stored, "state": PlanState.STOPPED.value, "said": f"stopped by {by}"}
 
-        note = await self._notebook.change(plan_id, stopped)
-        return plan_shown(plan_id, note) if note is not None else None
+        record = await self._records.change(plan_id, stopped)
+        return plan_shown(plan_id, record) if record is not None else None
 
     async def _forget_old(self) -> None:
         ended = [plan for plan in await self.plans() if plan.state in ENDED_PLAN]
         for plan in ended[KEPT:]:
-            await self._notebook.change(plan.plan_id, lambda stored: None)
+            await self._records.change(plan.plan_id, lambda stored: None)
 
     # -- running -----------------------------------------------------------------------------
 
@@ -277,34 +277,34 @@ class RedrivePlans:
 
     async def turn(self) -> bool:
         """One step of every plan that is not through. False: there is none."""
-        notes = await self._notebook.read()
-        live = [name for name, note in notes.items() if not is_through(note)]
+        records = await self._records.read()
+        live = [name for name, record in records.items() if not is_through(record)]
         for name in live:
-            await self._step(name, notes[name])
+            await self._step(name, records[name])
         return bool(live)
 
-    async def _step(self, name: str, note: Note) -> None:
+    async def _step(self, name: str, record: Record) -> None:
         """Advance one plan. An error in it stops that plan, which says so; the others go on."""
         try:
-            await self._advance(name, note)
+            await self._advance(name, record)
         except LedgerUnavailableError as error:
             log.info("the redrive plan %s waits for the ledger: %s", name, error)
         except Exception as error:
             log.exception("the redrive plan %s is stopped", name)
             said = f"stopped by an error, start another plan: {error!r}"[:MOST_SAID]
-            await self._notebook.change(name, lambda stored: _stopped(stored, said))
+            await self._records.change(name, lambda stored: _stopped(stored, said))
 
-    async def _advance(self, name: str, note: Note) -> None:
-        plan, taken = plan_of(name, note), taken_of(note)
+    async def _advance(self, name: str, record: Record) -> None:
+        plan, taken = plan_of(name, record), taken_of(record)
         if RATE.read(plan.rules.rate) is None:
             raise ValueError(f"its rate, {plan.rules.rate:g} jobs a second, {RATE.fault}")
         plan = await self._count_ended(plan, taken)
         plan = _judged(plan, len(taken.pending))
         fresh: list[str] = []
-        room = self._room(plan, len(taken.pending)) if plan.state not in ENDED_PLAN else 0
-        if room > 0:
-            fresh = await self._matching(plan, taken, room)
-            plan = replace(plan, paced_at=self._paced(plan, room))
+        capacity = self._capacity(plan, len(taken.pending)) if plan.state not in ENDED_PLAN else 0
+        if capacity > 0:
+            fresh = await self._matching(plan, taken, capacity)
+            plan = replace(plan, paced_at=self._paced(plan, capacity))
             if not fresh and not taken.pending:
                 said = "" if plan.said.startswith(_WAITS) else plan.said
                 plan = replace(plan, state=PlanState.DONE, said=said)
@@ -336,7 +336,7 @@ class RedrivePlans:
         said = {"by": plan.by, "reason": plan.reason or f"redrive plan {plan.plan_id}"}
         for old in jobs:
             try:
-                new = await self._engine.redrive(old, said=said)
+                new = await self._engine.redrive(old, audit=said)
             except RequestError as error:
                 if error.code in _LATER:
                     return replace(plan, said=f"{_WAITS}{error.detail}")
@@ -348,32 +348,34 @@ class RedrivePlans:
             plan = replace(plan, redriven=plan.redriven + 1, said="")
         return plan
 
-    def _room(self, plan: RedrivePlan, under_way: int) -> int:
+    def _capacity(self, plan: RedrivePlan, under_way: int) -> int:
         """How many may be redriven now: as many as the pace and what is under way leave room for.
 
         The pace is counted from when jobs were last looked for, so that less than one a second is one
         now and then. No more than five seconds' worth go at once.
         """
         if plan.state is PlanState.CANARY:
-            room = plan.rules.canary - plan.redriven - plan.refused
+            capacity = plan.rules.canary - plan.redriven - plan.refused
         else:
             passed = (self._now() - plan.paced_at).total_seconds()
             most = max(int(plan.rules.rate * IDLE.total_seconds()), 1)
-            room = min(int(plan.rules.rate * max(passed, 0.0) + _ROUNDING), most)
-        return min(room, MOST_UNDER_WAY - under_way)
+            capacity = min(int(plan.rules.rate * max(passed, 0.0) + _ROUNDING), most)
+        return min(capacity, MOST_UNDER_WAY - under_way)
 
-    def _paced(self, plan: RedrivePlan, room: int) -> datetime:
+    def _paced(self, plan: RedrivePlan, capacity: int) -> datetime:
         """Up to when the pace is used: what is left of a job's time counts for the next one."""
         now, each = self._now(), timedelta(seconds=1 / plan.rules.rate)
         return (
-            now if plan.state is PlanState.CANARY else max(plan.paced_at + room * each, now - each)
+            now
+            if plan.state is PlanState.CANARY
+            else max(plan.paced_at + capacity * each, now - each)
         )
 
-    async def _matching(self, plan: RedrivePlan, taken: TakenJobs, room: int) -> list[str]:
+    async def _matching(self, plan: RedrivePlan, taken: TakenJobs, capacity: int) -> list[str]:
         found: list[str] = []
         known = {*taken.pending, *taken.refused}
         query = replace(query_of(plan), limit=500)
-        while len(found) < room:
+        while len(found) < capacity:
             page = await self._engine.jobs(query)
             # Only what failed before the plan began: its own jobs may fail again.
             found += [
@@ -385,13 +387,13 @@ class RedrivePlans:
             if page.next_cursor is None:
                 break
             query = replace(query, cursor=page.next_cursor)
-        return found[:room]
+        return found[:capacity]
 
     async def _save(self, name: str, plan: RedrivePlan, taken: TakenJobs, fresh: list[str]) -> bool:
         """What is about to be redriven is saved before it is. False: someone has stopped the plan."""
         stopped = False
 
-        def saved(stored: Note | None) -> Note | None:
+        def saved(stored: Record | None) -> Record | None:
             nonlocal stopped
             if stored is None:
                 stopped = True
@@ -400,9 +402,9 @@ class RedrivePlans:
             now = replace(plan, updated_at=self._now())
             if stopped:
                 now = replace(now, state=PlanState.STOPPED, said=stored["said"])
-            return note_of(now, taken, [] if stopped else fresh)
+            return record_of(now, taken, [] if stopped else fresh)
 
-        await self._notebook.change(name, saved)
+        await self._records.change(name, saved)
         return not stopped
 
 
@@ -421,7 +423,7 @@ def _all_taken(live: Sequence[RedrivePlan], tenants: Collection[str], *, bound: 
     return None
 
 
-def _stopped(stored: Note | None, said: str) -> Note | None:
+def _stopped(stored: Record | None, said: str) -> Record | None:
     """For good: what it has redriven goes on, and is not asked after. A damaged note may be empty."""
     if stored is None:
         return None

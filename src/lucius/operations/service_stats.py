@@ -31,7 +31,7 @@ MOST_WORKERS: Final = 500
 
 
 @dataclass(slots=True)
-class WorkerSight:
+class WorkerStats:
     """One worker. `slots` and `version` are what it says of itself, if it does."""
 
     last_seen: datetime
@@ -41,7 +41,7 @@ class WorkerSight:
 
 
 @dataclass(slots=True)
-class StreakSight:
+class StreakStats:
     """As `Streak`, while it grows."""
 
     since: datetime
@@ -64,33 +64,33 @@ class StreakSight:
 
 
 @dataclass(slots=True)
-class ServiceSight:
+class ServiceStats:
     """One service: its workers, and for each of the last minutes the attempts that ended and failed."""
 
     first_seen: datetime
     last_seen: datetime
-    workers: dict[str, WorkerSight] = field(default_factory=dict)
+    workers: dict[str, WorkerStats] = field(default_factory=dict)
     minutes: dict[int, list[int]] = field(default_factory=dict)
     retried: dict[int, Counter[str]] = field(default_factory=dict)
     """For each of the last minutes, by error code, the attempts that failed and were repeated."""
     last_success: datetime | None = None
-    streak: StreakSight | None = None
+    streak: StreakStats | None = None
     """Jobs that failed alike, since the last success or since something else failed."""
-    spell: StreakSight | None = None
+    spell: StreakStats | None = None
     """All that failed since the last success, alike or not."""
-    past: StreakSight | None = None
+    past: StreakStats | None = None
     """The last streak or spell that was long enough to be the fault of the service, and is over."""
 
-    def see(self, worker_id: str, at: datetime) -> WorkerSight:
+    def see(self, worker_id: str, at: datetime) -> WorkerStats:
         self.last_seen = max(self.last_seen, at)
-        sight = self.workers.get(worker_id)
-        if sight is None:
+        stats = self.workers.get(worker_id)
+        if stats is None:
             if len(self.workers) >= MOST_WORKERS:
                 del self.workers[min(self.workers, key=lambda w: self.workers[w].last_seen)]
-            sight = self.workers[worker_id] = WorkerSight(at)
-        elif at > sight.last_seen:
-            sight.last_seen = at
-        return sight
+            stats = self.workers[worker_id] = WorkerStats(at)
+        elif at > stats.last_seen:
+            stats.last_seen = at
+        return stats
 
     def succeeded(self, at: datetime) -> None:
         failing = self._failing_spell() or self._failing()
@@ -100,20 +100,20 @@ class ServiceSight:
 
     def failed(self, at: datetime, failure: StepFailure, job_id: str, tenant_id: str) -> None:
         if self.streak is None or self.streak.group != failure.group:
-            self.streak = StreakSight(at, failure.group, failure.code, failure.message)
+            self.streak = StreakStats(at, failure.group, failure.code, failure.message)
         if self.spell is None:
-            self.spell = StreakSight(at, "", failure.code, failure.message)
+            self.spell = StreakStats(at, "", failure.code, failure.message)
         self.spell.code, self.spell.message = failure.code, failure.message
         self.streak.add(job_id, tenant_id)
         self.spell.add(job_id, tenant_id)
 
-    def _failing(self) -> StreakSight | None:
+    def _failing(self) -> StreakStats | None:
         """What is too much to be the fault of the jobs."""
         if self.streak is not None and len(self.streak.jobs) >= JOBS_ALIKE:
             return self.streak
         return self._failing_spell()
 
-    def _failing_spell(self) -> StreakSight | None:
+    def _failing_spell(self) -> StreakStats | None:
         """The same, where they did not all fail alike."""
         spell, streak = self.spell, self.streak
         if spell is None or len(spell.jobs) < JOBS_OF_A_SPELL:
@@ -130,7 +130,7 @@ class ServiceSight:
         """Where something else fails by now: all that failed since the last success."""
         return self._told(self._failing_spell())
 
-    def _told(self, found: StreakSight | None) -> Streak | None:
+    def _told(self, found: StreakStats | None) -> Streak | None:
         return found.told() if found is not None and not self._is_over(found) else None
 
     @property
@@ -141,7 +141,7 @@ class ServiceSight:
             return replace(found, until=self.last_success).told()
         return self.past.told() if self.past is not None else None
 
-    def _is_over(self, streak: StreakSight) -> bool:
+    def _is_over(self, streak: StreakStats) -> bool:
         return self.last_success is not None and self.last_success > streak.since
 
     def ended(self, at: datetime, *, failed: bool) -> None:
@@ -161,7 +161,7 @@ class ServiceSight:
         if code in codes or len(codes) < MOST_CODES:
             codes[code] += 1
 
-    def add(self, other: "ServiceSight") -> None:
+    def add(self, other: "ServiceStats") -> None:
         """What another process, or an earlier one, has seen of the same service."""
         self.first_seen = min(self.first_seen, other.first_seen)
         self.last_seen = max(self.last_seen, other.last_seen)
@@ -170,11 +170,11 @@ class ServiceSight:
         self.streak = _longer(self.streak, other.streak)
         self.spell = _longer(self.spell, other.spell)
         self.past = _later(self.past, other.past)
-        for worker_id, sight in other.workers.items():
-            known = self.see(worker_id, sight.last_seen)
-            known.slots = known.slots or sight.slots
-            known.version = known.version or sight.version
-            known.running += sight.running
+        for worker_id, stats in other.workers.items():
+            known = self.see(worker_id, stats.last_seen)
+            known.slots = known.slots or stats.slots
+            known.version = known.version or stats.version
+            known.running += stats.running
         for minute, (ended, failed) in other.minutes.items():
             count = self.minutes.setdefault(minute, [0, 0])
             count[0] += ended
@@ -183,7 +183,7 @@ class ServiceSight:
             self.retried.setdefault(minute, Counter()).update(codes)
 
 
-def _longer(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
+def _longer(one: StreakStats | None, other: StreakStats | None) -> StreakStats | None:
     if one is not None and other is not None and one.group == other.group:
         one.tenants |= other.tenants
         other = replace(other, tenants=set(one.tenants))
@@ -192,59 +192,59 @@ def _longer(one: StreakSight | None, other: StreakSight | None) -> StreakSight |
     return replace(other, jobs=list(other.jobs), tenants=set(other.tenants))
 
 
-def _later(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
+def _later(one: StreakStats | None, other: StreakStats | None) -> StreakStats | None:
     if other is None or other.until is None:
         return one
     return one if one is not None and one.until is not None and one.until >= other.until else other
 
 
-def note_of(seen: ServiceSight, workers: Collection[str]) -> dict[str, Any]:
+def record_of(seen: ServiceStats, workers: Collection[str]) -> dict[str, Any]:
     """As JSON data, with these of its workers."""
     return {
         "first": seconds_of(seen.first_seen),
         "last": seconds_of(seen.last_seen),
         "workers": {
-            name: [seconds_of(sight.last_seen), sight.slots, sight.version, sight.running]
-            for name, sight in seen.workers.items()
+            name: [seconds_of(stats.last_seen), stats.slots, stats.version, stats.running]
+            for name, stats in seen.workers.items()
             if name in workers
         },
         "minutes": [[minute, *count] for minute, count in seen.minutes.items()],
         "retried": [[minute, dict(codes)] for minute, codes in seen.retried.items()],
         "success": seconds_of(seen.last_success) if seen.last_success else None,
-        "streak": streak_note(seen.streak),
-        "spell": streak_note(seen.spell),
-        "past": streak_note(seen.past),
+        "streak": streak_record(seen.streak),
+        "spell": streak_record(seen.spell),
+        "past": streak_record(seen.past),
     }
 
 
-def read_note(note: Mapping[str, Any]) -> dict[str, ServiceSight]:
-    return {service: _read(each) for service, each in note.items()}
+def read_record(record: Mapping[str, Any]) -> dict[str, ServiceStats]:
+    return {service: _read(each) for service, each in record.items()}
 
 
-def _read(note: Mapping[str, Any]) -> ServiceSight:
-    seen = ServiceSight(instant_of(note["first"]), instant_of(note["last"]))
-    for worker_id, (last, slots, version, running) in note["workers"].items():
-        seen.workers[worker_id] = WorkerSight(instant_of(last), SLOTS.read(slots), version, running)
-    seen.last_success = instant_of(note["success"]) if note["success"] is not None else None
+def _read(record: Mapping[str, Any]) -> ServiceStats:
+    seen = ServiceStats(instant_of(record["first"]), instant_of(record["last"]))
+    for worker_id, (last, slots, version, running) in record["workers"].items():
+        seen.workers[worker_id] = WorkerStats(instant_of(last), SLOTS.read(slots), version, running)
+    seen.last_success = instant_of(record["success"]) if record["success"] is not None else None
     seen.streak, seen.spell, seen.past = (
-        read_streak(note.get(name)) for name in ("streak", "spell", "past")
+        read_streak(record.get(name)) for name in ("streak", "spell", "past")
     )
-    seen.minutes = {minute: [ended, failed] for minute, ended, failed in note["minutes"]}
-    seen.retried = {minute: Counter(codes) for minute, codes in note.get("retried", ())}
+    seen.minutes = {minute: [ended, failed] for minute, ended, failed in record["minutes"]}
+    seen.retried = {minute: Counter(codes) for minute, codes in record.get("retried", ())}
     return seen
 
 
-def merged(several: Collection[Mapping[str, ServiceSight]]) -> dict[str, ServiceSight]:
+def merged(several: Collection[Mapping[str, ServiceStats]]) -> dict[str, ServiceStats]:
     """By service, what all of them have seen."""
-    found: dict[str, ServiceSight] = {}
-    for sights in several:
-        for service, seen in sights.items():
-            into = found.setdefault(service, ServiceSight(seen.first_seen, seen.last_seen))
+    found: dict[str, ServiceStats] = {}
+    for by_service in several:
+        for service, seen in by_service.items():
+            into = found.setdefault(service, ServiceStats(seen.first_seen, seen.last_seen))
             into.add(seen)
     return found
 
 
-def pace(seen: ServiceSight, now: Callable[[], datetime]) -> tuple[float, float]:
+def pace(seen: ServiceStats, now: Callable[[], datetime]) -> tuple[float, float]:
     """Attempts that ended in a minute, and the part of them that failed, over the last minutes.
 
     The minutes before the first attempt do not count: a service that began a minute ago is not slow.
@@ -258,7 +258,7 @@ def pace(seen: ServiceSight, now: Callable[[], datetime]) -> tuple[float, float]
     return ended / max(spent, 1.0), failed / ended if ended else 0.0
 
 
-def degraded(seen: ServiceSight, now: Callable[[], datetime]) -> RetriedFailures | None:
+def degraded(seen: ServiceStats, now: Callable[[], datetime]) -> RetriedFailures | None:
     """The code that most attempts of the last minutes failed with, if those were many."""
     this = int(now().timestamp()) // 60
     recent = range(this - MINUTES + 1, this + 1)
@@ -275,7 +275,7 @@ def degraded(seen: ServiceSight, now: Callable[[], datetime]) -> RetriedFailures
     return RetriedFailures(code, failed, ended, this - first + 1, instant_of(first * 60.0))
 
 
-def streak_note(streak: StreakSight | None) -> list[Any] | None:
+def streak_record(streak: StreakStats | None) -> list[Any] | None:
     if streak is None:
         return None
     until = seconds_of(streak.until) if streak.until is not None else None
@@ -283,14 +283,14 @@ def streak_note(streak: StreakSight | None) -> list[Any] | None:
     return [seconds_of(streak.since), *words, streak.jobs, until, sorted(streak.tenants)]
 
 
-def read_streak(note: list[Any] | None) -> StreakSight | None:
-    if note is None:
+def read_streak(record: list[Any] | None) -> StreakStats | None:
+    if record is None:
         return None
-    since, group, code, message, jobs, *later = note  # notes of earlier releases end here
+    since, group, code, message, jobs, *later = record  # notes of earlier releases end here
     until, tenants = [*later, None, None][:2]
     ended = instant_of(until) if until is not None else None
     found = (instant_of(since), group, code, message, list(jobs), ended)
-    return StreakSight(*found, set(tenants or ()))
+    return StreakStats(*found, set(tenants or ()))
 
 
 def seconds_of(at: datetime) -> float:

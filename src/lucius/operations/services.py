@@ -10,9 +10,9 @@ from typing import Any, Final, NoReturn
 
 from lucius.core.errors import LedgerError, RequestError
 from lucius.core.record import record
-from lucius.operations.published_stats import Sightings
-from lucius.operations.service_stats import ServiceSight, degraded, pace
-from lucius.operations.shared_records import Note, Notebook, readable
+from lucius.operations.published_stats import PublishedStats
+from lucius.operations.service_stats import ServiceStats, degraded, pace
+from lucius.operations.shared_records import Record, SharedRecords, readable
 from lucius.operations.workers import Workers
 from lucius.ports.config import Catalog
 from lucius.ports.engine import BacklogRow
@@ -49,7 +49,7 @@ class PausedServices:
     """`alone`: only this process is told of pauses, so it need not look for them."""
 
     def __init__(self, store: LeaseStore, *, now: Callable[[], datetime], alone: bool) -> None:
-        self._notebook = Notebook(store, PAUSED)
+        self._records = SharedRecords(store, PAUSED)
         self._now = now
         self._alone = alone
         self._paused: dict[str, ServicePause] = {}
@@ -74,12 +74,12 @@ class PausedServices:
         """False: it was paused already, and stays as it was."""
         at, news = self._now(), False
 
-        def paused(stored: Note | None) -> Note:
+        def paused(stored: Record | None) -> Record:
             nonlocal news
             news = stored is None
             return stored or {"at": at.timestamp(), "by": by, "reason": reason}
 
-        await self._notebook.change(service, paused)
+        await self._records.change(service, paused)
         await self.look()
         return news
 
@@ -87,18 +87,18 @@ class PausedServices:
         """False: it was not paused."""
         news = False
 
-        def resumed(stored: Note | None) -> None:
+        def resumed(stored: Record | None) -> None:
             nonlocal news
             news = stored is not None
 
-        await self._notebook.change(service, resumed)
+        await self._records.change(service, resumed)
         await self.look()
         return news
 
     async def look(self) -> None:
         """Read what is stored. Whoever waits for a service to go on is told."""
-        notes = await self._notebook.read()
-        found = {name: readable(name, note, _read, DAMAGED) for name, note in notes.items()}
+        records = await self._records.read()
+        found = {name: readable(name, record, _read, DAMAGED) for name, record in records.items()}
         if self._paused.keys() - found.keys():
             self._goes_on.set()
         self._paused = found
@@ -113,8 +113,8 @@ class PausedServices:
                 log.info("paused services are looked for later: %s", error)
 
 
-def _read(note: Note) -> ServicePause:
-    given: dict[str, Any] = dict(note)
+def _read(record: Record) -> ServicePause:
+    given: dict[str, Any] = dict(record)
     return ServicePause(datetime.fromtimestamp(given["at"], UTC), given["by"], given["reason"])
 
 
@@ -122,7 +122,7 @@ class KnownServices:
     def __init__(
         self,
         workers: Workers,
-        sightings: Sightings,
+        published_stats: PublishedStats,
         paused: PausedServices,
         *,
         catalog: Callable[[], Catalog],
@@ -130,7 +130,7 @@ class KnownServices:
         now: Callable[[], datetime],
     ) -> None:
         self._workers = workers
-        self._sightings = sightings
+        self._published_stats = published_stats
         self._paused = paused
         self._catalog = catalog
         self._backlog = backlog
@@ -138,9 +138,12 @@ class KnownServices:
 
     async def services(self) -> list[KnownService]:
         step_types, paused = step_types_of(self._catalog()), await self._paused.all()
-        seen, backlog = await self._sightings.known(), _summed(await self._backlog())
-        unclaimed, untaken = await self._sightings.unclaimed(), await self._sightings.untaken()
-        refused = await self._sightings.refused()
+        seen, backlog = await self._published_stats.known(), _summed(await self._backlog())
+        unclaimed, untaken = (
+            await self._published_stats.unclaimed(),
+            await self._published_stats.untaken(),
+        )
+        refused = await self._published_stats.refused()
         views = [
             self._view(
                 name, step_types.get(name, ()), seen.get(name), backlog[name], name in unclaimed
@@ -162,7 +165,7 @@ class KnownServices:
         self,
         name: str,
         step_types: Sequence[str],
-        seen: ServiceSight | None,
+        seen: ServiceStats | None,
         counts: "_Counts",
         unclaimed: bool,
     ) -> KnownService:
@@ -263,16 +266,16 @@ def _summed(rows: Sequence[BacklogRow]) -> defaultdict[str, _Counts]:
     return found
 
 
-def _free(seen: ServiceSight) -> int:
+def _free(seen: ServiceStats) -> int:
     """Slots that are empty at workers that have work in hand. Others may be gone, and so are theirs."""
-    at_work = [sight for sight in seen.workers.values() if sight.running]
-    return sum(max(0, (sight.slots or 0) - sight.running) for sight in at_work)
+    at_work = [stats for stats in seen.workers.values() if stats.running]
+    return sum(max(0, (stats.slots or 0) - stats.running) for stats in at_work)
 
 
-def _workers(seen: ServiceSight) -> list[KnownWorker]:
+def _workers(seen: ServiceStats) -> list[KnownWorker]:
     """The latest first."""
     found = [
-        KnownWorker(worker_id, sight.last_seen, sight.running, sight.slots, sight.version)
-        for worker_id, sight in seen.workers.items()
+        KnownWorker(worker_id, stats.last_seen, stats.running, stats.slots, stats.version)
+        for worker_id, stats in seen.workers.items()
     ]
     return sorted(found, key=lambda worker: worker.last_seen, reverse=True)

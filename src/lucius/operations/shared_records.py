@@ -1,4 +1,4 @@
-"""Notes of one kind: read together, and changed one by one without losing what others wrote."""
+"""Records of one kind: read together, and changed one by one without losing what others wrote."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,36 +8,36 @@ from typing import Any, Final, TypeVar
 from lucius.core.errors import LedgerUnavailableError
 from lucius.ports.leases import LeaseRow, LeaseStore
 
-Note = Mapping[str, Any]
+Record = Mapping[str, Any]
 """JSON data."""
-Rewrite = Callable[[Note | None], Note | None]
-"""What becomes of a note; None: there is none (any more)."""
+Rewrite = Callable[[Record | None], Record | None]
+"""What becomes of a record; None: there is none (any more)."""
 RACES: Final = 10
 T = TypeVar("T")
 log = logging.getLogger("lucius.insight")
 
 
-def readable(name: str, note: Note, read: Callable[[Note], T], otherwise: T) -> T:
-    """What a stored note says. A damaged one is named in the log, and must not stop its readers."""
+def readable(name: str, record: Record, read: Callable[[Record], T], otherwise: T) -> T:
+    """What a stored record says. A damaged one is named in the log, and must not stop its readers."""
     try:
-        return read(note)
+        return read(record)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         log.error("the stored note %s cannot be read: %r", name, error)
         return otherwise
 
 
-class Notebook:
-    """The notes whose keys begin with `kind`; each has a name after it."""
+class SharedRecords:
+    """The records whose keys begin with `kind`; each has a name after it."""
 
     def __init__(self, store: LeaseStore, kind: str) -> None:
         self._store = store
         self._prefix = f"{kind}|"
 
-    async def read(self) -> dict[str, Note]:
+    async def read(self) -> dict[str, Record]:
         """By name."""
         return {name: row.content for name, row in (await self._rows()).items()}
 
-    async def change(self, name: str, rewrite: Rewrite) -> Note | None:
+    async def change(self, name: str, rewrite: Rewrite) -> Record | None:
         """Rewrite what is there; who has read it before someone else wrote it reads it again."""
         for _ in range(RACES):
             row = (await self._rows()).get(name, LeaseRow(self._prefix + name, ""))
@@ -48,7 +48,7 @@ class Notebook:
             f"the note {self._prefix}{name} is changed by others all the time"
         )
 
-    async def _write(self, row: LeaseRow, content: Note | None) -> bool:
+    async def _write(self, row: LeaseRow, content: Record | None) -> bool:
         if content is not None:
             return await self._store.put(replace(row, content=content)) is not None
         return row.etag is None or await self._store.delete(row)

@@ -61,7 +61,7 @@ class Slots:
             self._give_back(place)
 
     async def _taken(self, place: Place) -> None:
-        if self._has_room(place):
+        if self._has_capacity(place):
             self._take(place)
             return
         turn = asyncio.get_running_loop().create_future()
@@ -73,9 +73,9 @@ class Slots:
                 self._give_back(place)
             raise
 
-    def _has_room(self, place: Place) -> bool:
-        tenant_room = self._by_tenant[place[0]] < self._tenant
-        return self._free > 0 and tenant_room and self._by_place[place] < self._host
+    def _has_capacity(self, place: Place) -> bool:
+        tenant_has_capacity = self._by_tenant[place[0]] < self._tenant
+        return self._free > 0 and tenant_has_capacity and self._by_place[place] < self._host
 
     def _take(self, place: Place) -> None:
         self._free -= 1
@@ -90,7 +90,7 @@ class Slots:
 
     def _pass_on(self) -> None:
         """To whoever waits and may have it: the tenant that holds fewest, then its host that does."""
-        while ready := [place for place in self._waiting if self._has_room(place)]:
+        while ready := [place for place in self._waiting if self._has_capacity(place)]:
             place = min(ready, key=lambda each: (self._by_tenant[each[0]], self._by_place[each]))
             turn = self._next(place)
             if turn is not None:

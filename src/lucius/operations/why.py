@@ -15,7 +15,7 @@ from lucius.operations.facts import (
     MOVER,
     Clues,
     Facts,
-    LinePlace,
+    QueuePlace,
     Situation,
     ordered,
     refused_replies,
@@ -44,7 +44,7 @@ from lucius.operations.job_rules import (
     succeeded,
     waits_for_retry,
 )
-from lucius.operations.published_stats import Sightings
+from lucius.operations.published_stats import PublishedStats
 from lucius.operations.service_rules import (
     NO_FAULT,
     degraded,
@@ -162,15 +162,15 @@ LOOKED_AT: Final = 1000
 LAST_EVENTS: Final = 300
 _ORDERED: Final = (*PAUSED_JOB, JobState.CANCELLING, JobState.CANCELLED)
 Limited = Callable[[str, str], bool]
-"""Whether the tenant may have one directive of this line out at a time, and has it."""
+"""Whether the tenant may have one directive of this queue out at a time, and has it."""
 
 
-class Physician:
+class RulesDiagnoser:
     def __init__(
         self,
         ledger: Ledger,
         services: KnownServices,
-        sightings: Sightings,
+        published_stats: PublishedStats,
         *,
         lanes: Lanes,
         limited: Limited,
@@ -181,7 +181,7 @@ class Physician:
         """`unrestored`: outputs that a loss of power took, and that could not be written again."""
         self._ledger = ledger
         self._services = services
-        self._sightings = sightings
+        self._published_stats = published_stats
         self._lanes = lanes
         self._limited = limited
         self._catalog = catalog
@@ -228,7 +228,7 @@ class Physician:
         named = frozenset(step_types_of(self._catalog()))
         facts = Facts(self._now(), {}, _known(troubles, whole=whole), named, whole=whole)
         try:
-            elsewhere = _known(await self._sightings.troubles(), whole=whole)
+            elsewhere = _known(await self._published_stats.troubles(), whole=whole)
             views = await self._services.services()
             owned = None if isinstance(self._lanes, FixedLanes) else set(await self._lanes.rows())
         except LedgerError as error:
@@ -249,7 +249,9 @@ class Physician:
     def _progress(self, job: Job) -> dict[str, str]:
         found: dict[str, str] = {}
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            said = self._sightings.progress(step.execution.exec_id) if step.execution else None
+            said = (
+                self._published_stats.progress(step.execution.exec_id) if step.execution else None
+            )
             if said is not None:
                 found[planned.step_id] = said
         return found
@@ -261,23 +263,23 @@ class Physician:
         after = max(0, job.seq - LAST_EVENTS)
         return await self._ledger.events(job.job_id, after, LAST_EVENTS)
 
-    async def _places(self, job: Job) -> dict[str, LinePlace]:
-        found: dict[str, LinePlace] = {}
+    async def _places(self, job: Job) -> dict[str, QueuePlace]:
+        found: dict[str, QueuePlace] = {}
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             if step.ready:
                 found[planned.step_id] = await self._place(job, planned.step_id, planned.service)
         return found
 
-    async def _place(self, job: Job, step_id: str, service: str) -> LinePlace:
-        line, desk = job.plan.line_of(service), job.plan.desk
-        queues = await self._ledger.ready_queues([desk])
-        tenants = sum(queue.line == line for queue in queues)
-        waiting = await self._ledger.ready(line, desk, job.tenant_id, LOOKED_AT)
+    async def _place(self, job: Job, step_id: str, service: str) -> QueuePlace:
+        queue_name, shard = job.plan.queue_name(service), job.plan.shard
+        queues = await self._ledger.ready_queues([shard])
+        tenants = sum(queue.queue_name == queue_name for queue in queues)
+        waiting = await self._ledger.ready(queue_name, shard, job.tenant_id, LOOKED_AT)
         names = [(entry.job_id, entry.step_id) for entry in waiting]
         mine = (job.job_id, step_id)
-        limited = self._limited(line, job.tenant_id)
+        limited = self._limited(queue_name, job.tenant_id)
         ahead = names.index(mine) if mine in names else len(names)
-        return LinePlace(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
+        return QueuePlace(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
 
 
 def _known(troubles: Mapping[str, str], *, whole: bool) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Who is at work: workers by service, as their pulls, ACKs, heartbeats and results tell.
 
-It listens to commits and to the engine, and asks nothing. What it knows is in memory; `sightings.py`
+It listens to commits and to the engine, and asks nothing. What it knows is in memory; `published_stats.py`
 writes it down now and then, for other processes and for the next start.
 """
 
@@ -17,10 +17,10 @@ from lucius.operations.facts import refused_replies
 from lucius.operations.service_rules import SILENT
 from lucius.operations.service_stats import (
     MOST_WORKERS,
-    ServiceSight,
-    WorkerSight,
-    note_of,
-    read_note,
+    ServiceStats,
+    WorkerStats,
+    read_record,
+    record_of,
 )
 from lucius.ports.lanes import Lanes
 
@@ -32,7 +32,7 @@ _NO_ATTEMPT: Final = (
 _SPOKEN: Final = (None, AbortReason.RESULT_FAILED, AbortReason.RETURNED)
 """What a lease is, or ends, by the word of its worker."""
 _UNHEARD: Final = AbortReason.ACK_TIMEOUT
-MOST_NOTED: Final = 1000
+MOST_RECORDED: Final = 1000
 """Workers in the note of a process, those that were seen last: a row of Azure tables holds 1 MB."""
 LONGEST_NAME: Final = 128
 LONGEST_VERSION: Final = 64
@@ -45,15 +45,15 @@ class Workers:
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self.services: dict[str, ServiceSight] = {}
+        self.services: dict[str, ServiceStats] = {}
         self.changed = False
-        """Since `sightings` last wrote it down."""
+        """Since `published_stats` last wrote it down."""
         self._running: dict[str, tuple[str, str, int]] = {}
-        """Leases at work on the owned desks: service, worker and desk."""
+        """Leases at work on the owned shards: service, worker and shard."""
         self._progress: dict[str, str] = {}
         """What the worker of such a lease said last."""
         self._untaken: dict[tuple[str, int], tuple[str, datetime, int]] = {}
-        """Steps that are sent again, as nobody took them: service, since when, desk. Of the owned desks."""
+        """Steps that are sent again, as nobody took them: service, since when, shard. Of the owned shards."""
         self.refused: dict[str, datetime] = {}
         """By service, when a reply was refused for its token last."""
         self._said: dict[str, tuple[int | None, str | None]] = {}
@@ -100,7 +100,7 @@ class Workers:
                 self._streak(seen, job, index, step, failed=run.reason is not None)
 
     def _streak(
-        self, seen: ServiceSight, job: Job, index: int, step: Step, *, failed: bool
+        self, seen: ServiceStats, job: Job, index: int, step: Step, *, failed: bool
     ) -> None:
         if not failed:
             seen.succeeded(job.updated_at)
@@ -114,10 +114,10 @@ class Workers:
     def _mark_untaken(self, job: Job, index: int, step: Step) -> None:
         if step.state is not StepState.FAILED_RETRY or step.executions[-1].reason is not _UNHEARD:
             return
-        desk = job.plan.desk
-        if desk in self._lanes.owned:
+        shard = job.plan.shard
+        if shard in self._lanes.owned:
             since = step.updated_at or job.updated_at
-            self._untaken[job.job_id, index] = (job.plan.steps[index].service, since, desk)
+            self._untaken[job.job_id, index] = (job.plan.steps[index].service, since, shard)
 
     def _mark_refused(self, job: Job, events: Iterable[Event]) -> None:
         for step_id, at in refused_replies(events).items():
@@ -129,9 +129,9 @@ class Workers:
         self, service: str, worker_id: str, at: datetime, slots: int | None, version: str | None
     ) -> None:
         """A worker asked for directives, whether or not there were any."""
-        sight = self._seen(service, worker_id, at)
+        stats = self._seen(service, worker_id, at)
         said = version[:LONGEST_VERSION] if version else None
-        sight.slots, sight.version = slots or sight.slots, said or sight.version
+        stats.slots, stats.version = slots or stats.slots, said or stats.version
 
     def applied(self, received: Input, outcome: Outcome) -> None:
         """What a worker says of itself with its ACK, and of its work with a heartbeat."""
@@ -154,59 +154,61 @@ class Workers:
                 if run.started_at is not None and run.lease_owner is not None:
                     self._seen(planned.service, run.lease_owner, run.started_at)
 
-    def forgot(self, desks: Collection[int]) -> None:
+    def forgot(self, shards: Collection[int]) -> None:
         """Other processes follow what is at work there."""
-        for lease_id in [lease for lease, (_, _, desk) in self._running.items() if desk in desks]:
+        for lease_id in [
+            lease for lease, (_, _, shard) in self._running.items() if shard in shards
+        ]:
             del self._running[lease_id]
             self._progress.pop(lease_id, None)
-        for place in [place for place, (_, _, desk) in self._untaken.items() if desk in desks]:
+        for place in [place for place, (_, _, shard) in self._untaken.items() if shard in shards]:
             del self._untaken[place]
 
-    def _seen(self, service: str, worker_id: str, at: datetime) -> WorkerSight:
+    def _seen(self, service: str, worker_id: str, at: datetime) -> WorkerStats:
         self.changed, worker_id = True, worker_id[:LONGEST_NAME]
         seen = self.services.get(service)
         if seen is None:
-            seen = self.services[service] = ServiceSight(at, at)
-        sight = seen.workers.get(worker_id)
-        if sight is None or at < sight.last_seen:
+            seen = self.services[service] = ServiceStats(at, at)
+        stats = seen.workers.get(worker_id)
+        if stats is None or at < stats.last_seen:
             return seen.see(worker_id, at)
-        sight.last_seen = seen.last_seen = at
-        return sight
+        stats.last_seen = seen.last_seen = at
+        return stats
 
     def _follow(self, job: Job, service: str, step: Step, run: Execution) -> None:
-        desk = job.plan.desk
+        shard = job.plan.shard
         if step.state is not StepState.IN_PROGRESS or run is not step.executions[-1]:
             self._running.pop(run.exec_id, None)
             self._progress.pop(run.exec_id, None)
-        elif run.exec_id not in self._running and desk in self._lanes.owned:
+        elif run.exec_id not in self._running and shard in self._lanes.owned:
             owner = (run.lease_owner or UNNAMED)[:LONGEST_NAME]
-            self._running[run.exec_id] = (service, owner, desk)
+            self._running[run.exec_id] = (service, owner, shard)
 
     # -- what is known -----------------------------------------------------------------------
 
-    def recall(self, note: Mapping[str, Any]) -> None:
+    def recall(self, record: Mapping[str, Any]) -> None:
         """What an earlier process of this installation has seen."""
-        for service, seen in read_note(note).items():
-            for sight in seen.workers.values():
-                sight.running = 0
+        for service, seen in read_record(record).items():
+            for stats in seen.workers.values():
+                stats.running = 0
             self.services.setdefault(service, seen)
 
-    def note(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """All of it as JSON data, for others to read."""
         noted = self._latest()
         return {
-            service: note_of(seen, {name for of, name in noted if of == service})
+            service: record_of(seen, {name for of, name in noted if of == service})
             for service, seen in self.known().items()
         }
 
     def _latest(self) -> set[tuple[str, str]]:
         """By service, the workers that were seen last: as many as a note has room for."""
         every = (
-            (sight.last_seen, service, worker_id)
+            (stats.last_seen, service, worker_id)
             for service, seen in self.services.items()
-            for worker_id, sight in seen.workers.items()
+            for worker_id, stats in seen.workers.items()
         )
-        return {(service, worker_id) for _, service, worker_id in nlargest(MOST_NOTED, every)}
+        return {(service, worker_id) for _, service, worker_id in nlargest(MOST_RECORDED, every)}
 
     def progress(self, lease_id: str) -> str | None:
         """How far the worker of this lease said it is, if it told this process."""
@@ -219,13 +221,13 @@ class Workers:
             found[service] = min(found.get(service, since), since)
         return found
 
-    def known(self) -> dict[str, ServiceSight]:
+    def known(self) -> dict[str, ServiceStats]:
         """With what is at work now, and what workers said of themselves."""
         for seen in self.services.values():
-            for worker_id, sight in seen.workers.items():
-                sight.running = 0
+            for worker_id, stats in seen.workers.items():
+                stats.running = 0
                 if worker_id in self._said:
-                    sight.slots, sight.version = self._said[worker_id]
+                    stats.slots, stats.version = self._said[worker_id]
         for service, worker_id, _ in self._running.values():
             if (known := self.services.get(service)) is not None:
                 known.see(worker_id, known.first_seen).running += 1

@@ -152,11 +152,11 @@ class ChaoticBus:
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         await self._bus.dead_letter(delivery, reason, detail)
 
-    async def tell(self, address: str, message: Message) -> None:
-        await self._bus.tell(address, message)
+    async def send_notice(self, address: str, message: Message) -> None:
+        await self._bus.send_notice(address, message)
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
-        heard = await self._bus.hear(address, wait)
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
+        heard = await self._bus.receive_notices(address, wait)
         return [each for each in heard if not self._chaos.hits(self._chaos.drop)]
 
     async def close(self) -> None:

@@ -310,14 +310,14 @@ class Commits:
         for _ in range(RACES):
             if content is not None and await self._workspace.create(target, content):
                 return
-            standing = await self._replaceable(directive, promotion, target)
-            if standing == promotion.digest:
+            existing = await self._replaceable(directive, promotion, target)
+            if existing == promotion.digest:
                 return
             if content is None:
                 raise CommittedOutputLostError(f"{promotion.staged} is not what was committed")
-            if standing is not None:
+            if existing is not None:
                 await self._check_current(directive)
-                if await self._workspace.replace(target, content, standing):
+                if await self._workspace.replace(target, content, existing):
                     return
         raise WorkspaceError(f"{target} is being changed by others all the time")
 
@@ -329,23 +329,23 @@ class Commits:
         Inside of the workspaces everything is an effect of these jobs. Elsewhere a job replaces what
         jobs of its own origin have written, and nothing else unless its client said so.
         """
-        standing = await self._workspace.digest(target)
-        if standing is None or standing == promotion.digest or directive.overwrite:
-            return standing
-        if target.startswith(folders(directive)) or await self._wrote(directive, target, standing):
-            return standing
+        existing = await self._workspace.digest(target)
+        if existing is None or existing == promotion.digest or directive.overwrite:
+            return existing
+        if target.startswith(folders(directive)) or await self._wrote(directive, target, existing):
+            return existing
         raise OutputExistsError(
             f"{target} is there already, and this job did not write it: remove it, name another"
             ' output_ref, or submit the command with "overwrite": true (lucius submit --overwrite)'
         )
 
-    async def _wrote(self, directive: Directive, target: str, standing: Digest) -> bool:
+    async def _wrote(self, directive: Directive, target: str, existing: Digest) -> bool:
         """Whether what stands there is what a job of the same origin has committed to that place."""
         for uri in await self._workspace.list(directive.origin + COMMITS):
             data = await self._workspace.read(uri)
             with suppress(ValueError, KeyError, TypeError):
                 for each in CommitRecord.decoded(data or b"").promotions:
-                    if target in each.targets and each.digest == standing:
+                    if target in each.targets and each.digest == existing:
                         return True
         return False
 

@@ -114,7 +114,7 @@ class Attempt:
     def lease_id(self) -> object:
         return self._delivery.message.body.get("lease_id")
 
-    def is_told(self, said: Mapping[str, Any]) -> bool:
+    def is_addressed(self, said: Mapping[str, Any]) -> bool:
         """Whether a notice is for this attempt, and LUCIUS made it."""
         directive = self._delivery.message.body
         if not same_attempt(said, directive):

@@ -134,12 +134,12 @@ class ServiceRunner:
             if execution.lease_id == lease_id:
                 execution.end(task)
 
-    async def _hear_forever(self) -> None:
+    async def _receive_notices_forever(self) -> None:
         """Without notices the service works on: it hears of a cancellation later, or never."""
         backoff, trouble = Backoff(), ""
         while True:
             try:
-                await self._hear(WAIT)
+                await self._receive_notices(WAIT)
                 backoff.reset()
                 trouble = ""
                 continue
@@ -152,16 +152,16 @@ class ServiceRunner:
             trouble = said
             await backoff.wait()
 
-    async def _hear(self, wait: timedelta) -> None:
+    async def _receive_notices(self, wait: timedelta) -> None:
         async with asyncio.timeout((wait + SILENCE).total_seconds()):
-            heard = await self._kit.bus.hear(self.worker_id, wait)
+            heard = await self._kit.bus.receive_notices(self.worker_id, wait)
         for message in heard:
             self._notice(message.body)
 
     def _notice(self, said: Mapping[str, Any]) -> None:
         """Obey what LUCIUS says of a lease that is held here, and nothing else."""
         for task, execution in tuple(self._running.items()):
-            if execution.is_told(said):
+            if execution.is_addressed(said):
                 match said.get("type"):
                     case str(kind) if kind == LEASE_ENDED:
                         execution.end(task)
@@ -180,8 +180,8 @@ class ServiceRunner:
         ensured = await self._try(self._ensure())
         if ensured:
             with suppress(Exception):  # whoever goes on hearing meets it again, and says so
-                await self._hear(timedelta())
-        self._listener = asyncio.create_task(self._hear_forever())
+                await self._receive_notices(timedelta())
+        self._listener = asyncio.create_task(self._receive_notices_forever())
         self._receiver = asyncio.create_task(self._receive_forever(ensured))
 
     async def run(self) -> None:

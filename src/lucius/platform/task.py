@@ -13,7 +13,7 @@ from lucius.platform.errors import (
     StepCancelledError,
 )
 from lucius.platform.messages import Directive, uri_of
-from lucius.ports.workspace import NOTES, Workspace
+from lucius.ports.workspace import RECORD_FOLDERS, Workspace
 
 INLINE_BYTES: Final = 1024 * 1024
 SMALL: Final = 64 * 1024
@@ -137,7 +137,7 @@ class Task:
     async def stage(self, name: str, data: bytes | str) -> str:
         """Make an output under this attempt. It becomes the step's output when it is committed."""
         parts = name.split("/")
-        if not all(parts) or {".", "..", *NOTES} & set(parts) or parts[0].isdigit():
+        if not all(parts) or {".", "..", *RECORD_FOLDERS} & set(parts) or parts[0].isdigit():
             raise FatalError(f"{name!r} cannot name an output", code="INVALID_OUTPUT_NAME")
         content = data.encode() if isinstance(data, str) else bytes(data)
         uri = self._directive.staging + name

@@ -171,10 +171,10 @@ class Bus(Protocol):
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         """Set a faulty message aside."""
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         """Send it to whoever hears at that address. It may be lost: nobody keeps it for long."""
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
         """What was told to that address, as soon as there is something; nothing after `wait`.
 
         One receiver hears at an address. It misses nothing after its first call, unless the broker is

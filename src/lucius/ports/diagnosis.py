@@ -36,7 +36,7 @@ class Diagnosis:
         return CAUSES[self.cause].severity
 
 
-class Doctor(Protocol):
+class Diagnoser(Protocol):
     """`troubles`: what does not answer now, by name, as the readiness of the process says it.
 
     `tenants`: those of the caller; None: all. A caller that is bound hears of no other tenant's failures,

@@ -56,11 +56,11 @@ class Engine(Protocol):
         job_id: str,
         *,
         payload: Mapping[str, Any] | None = None,
-        said: Mapping[str, str] | None = None,
+        audit: Mapping[str, str] | None = None,
     ) -> Submitted:
         """A new job from the failed step on, linked to the old one. Repeating it answers the same.
 
-        `said`: who asked for it, and why; the first event of the new job shows it.
+        `audit`: who asked for it, and why; the first event of the new job shows it.
         """
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
-from lucius.core.plan import FIRST_DESK
+from lucius.core.plan import FIRST_SHARD
 from lucius.core.routing import LANES
 
 T = TypeVar("T")
@@ -20,9 +20,9 @@ LaneRows = Mapping[int, Mapping[str, Any]]
 class Lanes(Protocol):
     @property
     def owned(self) -> frozenset[int]:
-        """The desks that this process owns now: it holds their leases and has taken them over.
+        """The shards that this process owns now: it holds their leases and has taken them over.
 
-        A desk is a lane of one engine; those of the outbox engine are the lanes.
+        A shard is a lane of one engine; those of the outbox engine are the lanes.
         """
 
     @property
@@ -81,5 +81,5 @@ class FixedLanes:
 
 
 ALL_LANES: Final = FixedLanes()
-BOTH_ENGINES: Final = FixedLanes(range(LANES * len(FIRST_DESK)))
+BOTH_ENGINES: Final = FixedLanes(range(LANES * len(FIRST_SHARD)))
 NO_LANES: Final = FixedLanes(())

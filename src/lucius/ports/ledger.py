@@ -139,16 +139,16 @@ class ReadyEntry:
     position: int
     job_id: str
     step_id: str
-    line: str
+    queue_name: str
     lane: int
     tenant_id: str
 
 
 @record
 class ReadyQueue:
-    """One tenant's held entries in one line on one lane. See `Plan.line_of`."""
+    """One tenant's held entries in one queue on one lane. See `Plan.queue_name`."""
 
-    line: str
+    queue_name: str
     lane: int
     tenant_id: str
     held: int
@@ -246,7 +246,7 @@ class Shared(Protocol):
 
 
 class Ledger(Protocol):
-    def notes(self) -> LeaseStore:
+    def shared_records(self) -> LeaseStore:
         """Small rows beside the jobs, for all processes, kept over a restart.
 
         Which services are paused, who was seen, what failed, which redrives are planned.
@@ -315,7 +315,9 @@ class Ledger(Protocol):
     async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
         """Every queue that holds at least one ready entry."""
 
-    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
+    async def ready(
+        self, queue_name: str, lane: int, tenant_id: str, limit: int
+    ) -> Sequence[ReadyEntry]:
         """The first ready entries of one queue, in their order."""
 
     async def list(self, query: JobQuery) -> JobPage:

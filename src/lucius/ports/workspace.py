@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 COMMITS: Final = "_commits"
 REDRIVES: Final = "_redrives"
 ATTEMPTS: Final = "_attempts"
-NOTES: Final = (COMMITS, REDRIVES, ATTEMPTS)
+RECORD_FOLDERS: Final = (COMMITS, REDRIVES, ATTEMPTS)
 """Folders of notes: small objects that services keep about their work. They need not be files."""
 
 

@@ -32,12 +32,12 @@ def image_sheets(data: bytes, choice: PageChoice) -> Sheets:
         with Image.open(BytesIO(data), formats=FORMATS) as image:
             for number in choice.of(getattr(image, "n_frames", 1)):
                 image.seek(number - 1)
-                yield number, _image_picture(image)
+                yield number, _picture_of_image(image)
     except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError) as error:
         raise FatalError(f"the image cannot be read: {error}", code="BROKEN_DOCUMENT") from error
 
 
-def _image_picture(image: Image.Image) -> Picture:
+def _picture_of_image(image: Image.Image) -> Picture:
     width, height = image.size
     if width < 1 or height < 1:
         raise ValueError(f"it is {width} pixels wide and {height} high")

@@ -137,11 +137,11 @@ class TracedBus:
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         await self._bus.dead_letter(delivery, reason, detail)
 
-    async def tell(self, address: str, message: Message) -> None:
-        await self._bus.tell(address, message)
+    async def send_notice(self, address: str, message: Message) -> None:
+        await self._bus.send_notice(address, message)
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
-        return await self._bus.hear(address, wait)
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
+        return await self._bus.receive_notices(address, wait)
 
     async def close(self) -> None:
         await self._bus.close()

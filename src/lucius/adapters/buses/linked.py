@@ -33,7 +33,7 @@ class Word(StrEnum):
     """How each value begins that is for the bus. Others are orders, or reports."""
 
     SUBSCRIBE = "subscribe"
-    ROOM = "room"
+    CAPACITY = "room"
     DIRECTIVE = "directive"
     REPLY = "reply"
     COMPLETE = "complete"
@@ -114,7 +114,7 @@ class LinkedBus:
         upto = inbox.came + limit - len(inbox.ready)
         if upto > inbox.announced:
             inbox.announced = upto
-            self.packets.send((Word.ROOM, name, list(topics), upto))
+            self.packets.send((Word.CAPACITY, name, list(topics), upto))
         if not inbox.ready:
             inbox.waiting = asyncio.get_running_loop().create_future()
             await asyncio.wait((inbox.waiting,), timeout=wait.total_seconds())
@@ -135,10 +135,10 @@ class LinkedBus:
         self.packets.send((Word.SET_ASIDE, delivery.lock_token, reason, detail))
         await self._sent()
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         raise BusUnavailableError("services of the process beside tell nobody anything")
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
         """Nothing: what these services must hear are orders of the server."""
         await asyncio.sleep(wait.total_seconds())
         return ()
@@ -179,7 +179,7 @@ class _Receiver:
 class ServicesLink:
     """`replies` takes replies, `heard` is told what is not for the bus, `lost` that the process has gone.
 
-    `bus`: where directives wait; None: only replies and reports come this way. `until_room` returns when
+    `bus`: where directives wait; None: only replies and reports come this way. `until_capacity` returns when
     `replies` takes more. Until then nothing is read from the socket.
     """
 
@@ -187,14 +187,14 @@ class ServicesLink:
         self,
         bus: MemoryBus | None,
         replies: Took,
-        until_room: Callable[[], Awaitable[None]],
+        until_capacity: Callable[[], Awaitable[None]],
         heard: Aside,
         lost: Callable[[], None],
     ) -> None:
         self.packets = Packets(self._received, self._lost)
         self._bus = bus
         self._replies = replies
-        self._until_room = until_room
+        self._until_capacity = until_capacity
         self._heard = heard
         self._gone = lost
         self._receivers: dict[str, _Receiver] = {}
@@ -237,7 +237,7 @@ class ServicesLink:
             self._pause = asyncio.get_running_loop().create_task(self._read_again())
 
     async def _read_again(self) -> None:
-        await self._until_room()
+        await self._until_capacity()
         self._pause = None
         self.packets.resume_reading()
 
@@ -252,7 +252,7 @@ class ServicesLink:
                 case [Word.SUBSCRIBE, str(topic), str(name), dict(filters)]:
                     taken = {each: tuple(values) for each, values in filters.items()}
                     self._memory.subscribe([Subscription(topic, name, taken)])
-                case [Word.ROOM, str(name), list(topics), int(upto)]:
+                case [Word.CAPACITY, str(name), list(topics), int(upto)]:
                     self._make_room(name, topics, upto)
                 case [Word.COMPLETE, str(lease_id)]:
                     self._end(lease_id, MemoryBus.settle)
@@ -286,18 +286,18 @@ class ServicesLink:
 
     def _send(self, receiver: _Receiver) -> None:
         """Send what there is room for. While there is room for more, stand in line with other receivers."""
-        room = receiver.upto - receiver.sent
-        if room < 1 or not self.packets.connected:
+        capacity = receiver.upto - receiver.sent
+        if capacity < 1 or not self.packets.connected:
             return
         try:
-            taken = self._memory.take(receiver.name, receiver.topics, room)
+            taken = self._memory.take(receiver.name, receiver.topics, capacity)
         except BusError as error:
             log.info("no directives for the services' process: %s", error)
             taken = []
         for delivery in taken:
             receiver.sent += self._handed_out(receiver.name, delivery)
         self._leave_line(receiver)
-        if len(taken) < room:
+        if len(taken) < capacity:
             woken = partial(self._woken, receiver)
             receiver.in_line = self._memory.line_up(receiver.name, receiver.topics, woken)
 

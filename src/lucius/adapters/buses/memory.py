@@ -9,7 +9,15 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
-from lucius.adapters.buses.subscriptions import Ear, Group, Item, Queue, Waiter, accepts, wake
+from lucius.adapters.buses.subscriptions import (
+    Group,
+    Item,
+    NoticeInbox,
+    Queue,
+    Waiter,
+    accepts,
+    wake,
+)
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.record import Packed
 from lucius.ports.bus import IN_MEMORY, Broker, Delivery, Message, Subscription, check_ids
@@ -26,7 +34,7 @@ class MemoryBus:
         self._tokens = count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._failure: dict[str, BusError] = {}
-        self._ears: dict[str, Ear] = {}
+        self._inboxes: dict[str, NoticeInbox] = {}
 
     @property
     def broker(self) -> Broker:
@@ -207,14 +215,14 @@ class MemoryBus:
         queue, item = self._unlock(delivery, "dead_letter")
         queue.set_aside(item.message, reason, detail)
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         self._check("publish")
-        if (ear := self._ears.get(address)) is not None:
-            ear.tell(message)
+        if (inbox := self._inboxes.get(address)) is not None:
+            inbox.put(message)
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
         self._check("receive")
-        return await self._ears.setdefault(address, Ear()).within(wait)
+        return await self._inboxes.setdefault(address, NoticeInbox()).within(wait)
 
     async def close(self) -> None:
         if self._timer is not None:

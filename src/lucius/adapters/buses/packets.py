@@ -49,7 +49,7 @@ class Packets(asyncio.Protocol):
         self._lost = lost
         self._buffer = bytearray()
         self._waiting: list[bytes] = []
-        self._room = MOST
+        self._capacity = MOST
         """Bytes that the packet which is being filled has left."""
         self._unsent: list[asyncio.Future[None]] = []
         self._paused = False
@@ -66,10 +66,10 @@ class Packets(asyncio.Protocol):
         """Send a value that is encoded already."""
         if not self._waiting:
             self._loop.call_soon(self._flush)
-        if len(content) + 2 > self._room:
+        if len(content) + 2 > self._capacity:
             self._write()
         self._waiting.append(content)
-        self._room -= len(content) + 1
+        self._capacity -= len(content) + 1
 
     async def sent(self) -> None:
         """Return when the system has what was sent so far: it arrives then, though this process may die.
@@ -83,7 +83,7 @@ class Packets(asyncio.Protocol):
         await unsent
 
     def _write(self) -> None:
-        values, self._waiting, self._room = self._waiting, [], MOST
+        values, self._waiting, self._capacity = self._waiting, [], MOST
         if self._transport is not None and values:
             self._transport.write(packet(values))
 

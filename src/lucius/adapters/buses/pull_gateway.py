@@ -125,10 +125,10 @@ class PullBus:
         """Nobody keeps it: the log has it, and the ACK timeout decides about the step."""
         log.error("%s is dropped: %s: %s", delivery.message.message_id, reason, detail)
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         raise PublishRefusedError("a worker of the pull gateway sends nothing but replies")
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
         """Nobody is told anything here: the answer to a heartbeat says it."""
         await asyncio.sleep(wait.total_seconds())
         return ()

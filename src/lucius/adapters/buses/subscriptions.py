@@ -28,30 +28,30 @@ def accepts(filters: Filters, properties: Mapping[str, Property]) -> bool:
     return True
 
 
-# An ear: what was told to one address of a bus and has not been heard yet.
+# An inbox of notices: those to one address of a bus that have not been received yet.
 
 KEPT: Final = 1000
-"""Messages that wait to be heard; the oldest are dropped."""
+"""Messages that wait to be received; the oldest are dropped."""
 
 
-class Ear:
+class NoticeInbox:
     def __init__(self) -> None:
-        self._told: deque[Message] = deque(maxlen=KEPT)
+        self._messages: deque[Message] = deque(maxlen=KEPT)
         self._some = asyncio.Event()
 
-    def tell(self, message: Message) -> None:
-        self._told.append(message)
+    def put(self, message: Message) -> None:
+        self._messages.append(message)
         self._some.set()
 
     async def wait(self) -> None:
-        """Return when there is something to hear."""
-        while not self._told:
+        """Return when there is something to receive."""
+        while not self._messages:
             self._some.clear()
             await self._some.wait()
 
-    def heard(self) -> list[Message]:
-        found = list(self._told)
-        self._told.clear()
+    def take_all(self) -> list[Message]:
+        found = list(self._messages)
+        self._messages.clear()
         return found
 
     async def within(self, wait: timedelta) -> list[Message]:
@@ -60,7 +60,7 @@ class Ear:
                 await self.wait()
         except TimeoutError:
             pass
-        return self.heard()
+        return self.take_all()
 
 
 KEPT_DEAD_LETTERS: Final = 10_000

@@ -16,13 +16,13 @@ from lucius.adapters.ledgers.rules import (
     PageEnd,
     QueueKey,
     cursor_of,
+    existing_claim,
     group_of,
     matches,
     may_be_out,
     place_of,
     queue_of,
     ready_steps,
-    standing,
 )
 from lucius.adapters.ledgers.stored.json_form import micros
 from lucius.core.audit import audit
@@ -198,14 +198,14 @@ class MemoryLedger:
         self.queues: Final[defaultdict[QueueKey, ReadyPositions]] = defaultdict(ReadyPositions)
         self.held: Final = HeldCounts()
         self.due_index: Final = DueIndex()
-        self._notes: Final = MemoryLeases()
+        self._shared_records: Final = MemoryLeases()
         self._no = 0
         self._position = 0
 
     # -- writing -----------------------------------------------------------------------------
 
-    def notes(self) -> MemoryLeases:
-        return self._notes
+    def shared_records(self) -> MemoryLeases:
+        return self._shared_records
 
     async def claimed(self, claim: Claim) -> Taken | None:
         found = self.claims.get((claim.tenant_id, claim.claim_hash))
@@ -214,7 +214,7 @@ class MemoryLedger:
         stored, job_id = found
         record = self.jobs.get(job_id)
         state = record.job.state if record else None
-        return standing(claim, HeldClaim(stored.body_hash, stored.keyed, job_id, state))
+        return existing_claim(claim, HeldClaim(stored.body_hash, stored.keyed, job_id, state))
 
     async def create(
         self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
@@ -247,7 +247,7 @@ class MemoryLedger:
 
     def _store(self, record: StoredJob) -> None:
         job = record.job
-        self.due_index.set(job.plan.desk, job.job_id, job.due_at)
+        self.due_index.set(job.plan.shard, job.job_id, job.due_at)
         self.jobs[job.job_id] = record._replace(ready=self._requeue(record))
 
     def _requeue(self, record: StoredJob) -> dict[int, int]:
@@ -330,12 +330,14 @@ class MemoryLedger:
     async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
         return self.held.view(frozenset(lanes))
 
-    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
-        queue = self.queues.get(QueueKey(line, lane, tenant_id))
+    async def ready(
+        self, queue_name: str, lane: int, tenant_id: str, limit: int
+    ) -> Sequence[ReadyEntry]:
+        queue = self.queues.get(QueueKey(queue_name, lane, tenant_id))
         if queue is None:
             return []
         return [
-            ReadyEntry(position, *queue.entries[position], line, lane, tenant_id)
+            ReadyEntry(position, *queue.entries[position], queue_name, lane, tenant_id)
             for position in queue.first(limit)
         ]
 
@@ -399,7 +401,7 @@ class MemoryLedger:
                 record = self.jobs.get(job_id)
                 if record is None or position not in record.ready.values():
                     kind = "ready_without_job" if record is None else "ready_without_step"
-                    yield Drift(kind, job_id, f"position {position} of {key.line}")
+                    yield Drift(kind, job_id, f"position {position} of {key.queue_name}")
 
     def _examine_counts(self) -> Iterator[Drift]:
         recount = InflightCounts()

@@ -91,7 +91,7 @@ class HeldClaim(NamedTuple):
     state: str | None
 
 
-def standing(claim: Claim, held: HeldClaim | None) -> Taken | None:
+def existing_claim(claim: Claim, held: HeldClaim | None) -> Taken | None:
     """None: the claim is free, or may be replaced."""
     if held is None or held.state is None:
         return None
@@ -154,7 +154,7 @@ def _add(counts: dict[K, int], key: K, change: int) -> None:
 
 
 class QueueKey(NamedTuple):
-    line: str
+    queue_name: str
     lane: int
     tenant_id: str
 
@@ -176,7 +176,7 @@ def ready_steps(job: Job) -> tuple[int, ...]:
 
 def queue_of(job: Job, index: int) -> QueueKey:
     plan = job.plan
-    return QueueKey(plan.line_of(plan.steps[index].service), plan.desk, plan.tenant_id)
+    return QueueKey(plan.queue_name(plan.steps[index].service), plan.shard, plan.tenant_id)
 
 
 # -- lists -----------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from lucius.core.errors import WorkspaceRefusedError
 from lucius.ports.workspace import Digest
 
 TEMPORARY: Final = ".lucius-tmp-"
-NOTES_FILE: Final = ".notes.sqlite3"
-HIDDEN: Final = (TEMPORARY, NOTES_FILE)
+RECORDS_FILE: Final = ".notes.sqlite3"
+HIDDEN: Final = (TEMPORARY, RECORDS_FILE)
 """How the names of files begin that are no objects."""
 NAMELESS: Final = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
 """Whether a file can be written before it has a name. Some file systems cannot even then."""

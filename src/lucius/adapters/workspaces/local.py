@@ -26,16 +26,16 @@ from lucius.adapters.workspaces.files import (
     walk,
 )
 from lucius.adapters.workspaces.places import Places, PlainPaths, below, real_path
-from lucius.adapters.workspaces.records import NewNote, Notes, removed, written
-from lucius.adapters.workspaces.write_ahead_files import PromisedFile, Promises
+from lucius.adapters.workspaces.records import NewRecord, Records, removed, written
+from lucius.adapters.workspaces.write_ahead_files import WriteAheadFile, WriteAheadFiles
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
-from lucius.ports.workspace import NOTES, Digest, Unrestored
+from lucius.ports.workspace import RECORD_FOLDERS, Digest, Unrestored
 
 INLINE_BYTES: Final = 256 * 1024
 """Files up to this size are read at once: that is quicker than handing the read to a thread."""
 TOGETHER_BYTES: Final = 1024 * 1024
 """Files up to this size are written together with those of others."""
-_NOTES: Final = frozenset(NOTES)
+_RECORD_FOLDERS: Final = frozenset(RECORD_FOLDERS)
 T = TypeVar("T")
 
 
@@ -61,8 +61,8 @@ class LocalWorkspace:
         self._root = os.path.realpath(root)
         self._small_as_files = small_as_files
         self._together = FilesTogether()
-        self._notes = Notes(self._root)
-        self._promises = Promises(self._notes, boot)
+        self._records = Records(self._root)
+        self._write_ahead_files = WriteAheadFiles(self._records, boot)
         self._home = (f"{Path(self._root).as_uri().rstrip('/')}/", self._root)
         self._folders: tuple[str, ...] = ()
         self._found: tuple[str, ...] | None = (self._root,)
@@ -112,21 +112,21 @@ class LocalWorkspace:
     def recover(self) -> None:
         """After a loss of power: write again what was promised. To be called before anything is read."""
         with _reported(self._root):
-            self._promises.recover()
+            self._write_ahead_files.recover()
 
     def settle_left(self) -> None:
         """After a kill: sync soon what the killed process has written. On a running event loop."""
-        self._promises.settle_left()
+        self._write_ahead_files.settle_left()
 
     def unrestored(self) -> list[Unrestored]:
-        return self._promises.unrestored()
+        return self._write_ahead_files.unrestored()
 
     # -- objects -----------------------------------------------------------------------------
 
     async def read(self, uri: str) -> bytes | None:
         path = self._path(uri, self._readable)
-        if self._is_note(path):
-            return await self._note(path)
+        if self._is_record(path):
+            return await self._record(path)
         with _reported(uri):
             try:
                 if size_of(path) <= INLINE_BYTES:
@@ -137,17 +137,17 @@ class LocalWorkspace:
 
     async def _beside(self, path: str) -> bytes | None:
         """An object of a workspace that is no file: a small output may be in the database alone."""
-        return await self._notes.read(path) if below(path, self._root) else None
+        return await self._records.read(path) if below(path, self._root) else None
 
-    async def _note(self, path: str) -> bytes | None:
+    async def _record(self, path: str) -> bytes | None:
         """A note. One that is not in the database may be a file of an earlier version, but no link."""
-        found = await self._notes.read(path)
-        return found if found is not None or self._notes.complete else _note_of_old(path)
+        found = await self._records.read(path)
+        return found if found is not None or self._records.complete else _old_record(path)
 
     async def size(self, uri: str) -> int | None:
         path = self._path(uri, self._readable)
-        if self._is_note(path):
-            found = await self._note(path)
+        if self._is_record(path):
+            found = await self._record(path)
             return None if found is None else len(found)
         with _reported(uri):
             try:
@@ -158,8 +158,8 @@ class LocalWorkspace:
 
     async def digest(self, uri: str) -> Digest | None:
         path = self._path(uri, self._readable)
-        if self._is_note(path):
-            return _digest(await self._note(path))
+        if self._is_record(path):
+            return _digest(await self._record(path))
         with _reported(uri):
             try:
                 if size_of(path) <= INLINE_BYTES:
@@ -170,8 +170,8 @@ class LocalWorkspace:
 
     async def write(self, uri: str, data: bytes) -> None:
         path = self._path(uri, self._writable)
-        if self._is_note(path):
-            await self._notes.change(lambda conn: written(conn, path, data))
+        if self._is_record(path):
+            await self._records.change(lambda conn: written(conn, path, data))
         else:
             await self._place(uri, [(path, data)], over=True)
 
@@ -183,20 +183,22 @@ class LocalWorkspace:
     ) -> int | None:
         files = [(self._path(each, self._writable), data) for each, data in objects]
         uri, (first, data) = objects[0][0], files[0]
-        if not self._is_note(first):
+        if not self._is_record(first):
             if unless is not None and await self.size(unless) is not None:
                 return None
             return await self._place(uri, files)
         mark = None if unless is None else self._path(unless, self._writable)
-        if not self._notes.complete and _any_exists(first, mark):  # a note of an earlier version
-            return None if mark is not None and await self._note(mark) is not None else 0
+        if not self._records.complete and _any_exists(first, mark):  # a note of an earlier version
+            return None if mark is not None and await self._record(mark) is not None else 0
         beside = [] if self._small_as_files else self._staying(files[1:])
         wanted = files[1 + len(beside) :]
-        rest = [PromisedFile(path, self._top(path), data) for path, data in wanted]
+        rest = [WriteAheadFile(path, self._top(path), data) for path, data in wanted]
         with _reported(uri):
-            if self._promises.kept(rest) and not any(self._is_note(each.path) for each in rest):
-                return await self._promises.create(first, data, rest, mark, beside)
-        created = await self._notes.change(NewNote(first, data, mark))
+            if self._write_ahead_files.supported(rest) and not any(
+                self._is_record(each.path) for each in rest
+            ):
+                return await self._write_ahead_files.create(first, data, rest, mark, beside)
+        created = await self._records.change(NewRecord(first, data, mark))
         if not created or not rest:
             return None if created is None else int(created)
         return 1 + (await self.create_all(objects[1:]) or 0)
@@ -204,7 +206,7 @@ class LocalWorkspace:
     def _staying(self, files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
         """The first of them, as far as they are of a job's workspace."""
         own = takewhile(
-            lambda each: below(each[0], self._root) and not self._is_note(each[0]), files
+            lambda each: below(each[0], self._root) and not self._is_record(each[0]), files
         )
         return list(own)
 
@@ -213,10 +215,10 @@ class LocalWorkspace:
     ) -> int:
         placing = Placing(files, self._top(files[0][0]), over=over)
         if placing.top == self._root:
-            self._notes.precede_files()
+            self._records.precede_files()
         with _reported(uri):
             for path, _ in files:
-                await self._promises.release(path)
+                await self._write_ahead_files.release(path)
         large = sum(len(data) for _, data in files) > TOGETHER_BYTES
         if large:
             return await _in_thread(uri, lambda: place_alone(placing))
@@ -231,7 +233,7 @@ class LocalWorkspace:
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
         """Exact within one process. Two processes that compare at the same moment may both replace."""
         path = self._path(uri, self._writable)
-        if self._is_note(path):
+        if self._is_record(path):
             raise WorkspaceRefusedError(f"{uri} is a note: it is created or written, not replaced")
         placing = Placing([(path, data)], self._top(path), over=True)
 
@@ -239,20 +241,20 @@ class LocalWorkspace:
             return os.path.exists(path) and digest_of(path) == expected
 
         with _reported(uri):
-            await self._promises.release(path)
+            await self._write_ahead_files.release(path)
         return await _in_thread(uri, lambda: place_alone(placing, unchanged)) == 1
 
     async def remove(self, uri: str) -> None:
         path, whole = self._path(uri, self._writable), uri.endswith("/")
-        if self._notes.exist:
-            await self._notes.change(lambda conn: removed(conn, path, whole=whole))
+        if self._records.exist:
+            await self._records.change(lambda conn: removed(conn, path, whole=whole))
         await _in_thread(uri, lambda: remove(path_of(uri), whole=whole))
         self._together.forget()
 
     async def folders(self, uri: str) -> list[str]:
         path = self._path(uri, self._readable).rstrip("/")
         found = set(await _in_thread(uri, lambda: folders_in(path)))
-        rest = (key[len(path) + 1 :] for key in await asyncio.to_thread(self._notes.below, path))
+        rest = (key[len(path) + 1 :] for key in await asyncio.to_thread(self._records.below, path))
         found |= {f"{path}/{each.partition('/')[0]}" for each in rest if "/" in each}
         return [Path(each).as_uri() + "/" for each in sorted(found)]
 
@@ -262,7 +264,7 @@ class LocalWorkspace:
         if prefix.endswith("/") or start in (*self._own(), *self._readable):
             start = start.rstrip("/") + "/"
         folder = os.path.dirname(start)
-        found = {*walk(folder), *self._notes.below(folder)}
+        found = {*walk(folder), *self._records.below(folder)}
         return sorted(
             Path(path).as_uri() for path in found if path.startswith(start) and self._open(path)
         )
@@ -295,11 +297,11 @@ class LocalWorkspace:
                 return path
         return None
 
-    def _is_note(self, path: str) -> bool:
+    def _is_record(self, path: str) -> bool:
         """Everything else is a file, under the name that it has. Names of notes' folders begin with `_`."""
         if "/_" not in path or not below(path, self._root):
             return False
-        return not _NOTES.isdisjoint(path[len(self._root) :].split("/"))
+        return not _RECORD_FOLDERS.isdisjoint(path[len(self._root) :].split("/"))
 
     def _open(self, real: str) -> bool:
         return any(below(real, own) for own in self._own()) or not self._protected.hold(real)
@@ -307,16 +309,16 @@ class LocalWorkspace:
     async def list(self, prefix: str) -> list[str]:
         """Notes alone are looked up at once: that is quicker than handing it to a thread."""
         start = self._path(prefix, self._readable)
-        if prefix.endswith("/") and self._is_note(start) and self._notes.complete:
-            return [Path(path).as_uri() for path in self._notes.below(start) if self._open(path)]
+        if prefix.endswith("/") and self._is_record(start) and self._records.complete:
+            return [Path(path).as_uri() for path in self._records.below(start) if self._open(path)]
         return await _in_thread(prefix, lambda: self._list(prefix))
 
     async def close(self) -> None:
-        await self._promises.close()
-        await self._notes.close()
+        await self._write_ahead_files.close()
+        await self._records.close()
 
 
-def _note_of_old(path: str) -> bytes | None:
+def _old_record(path: str) -> bytes | None:
     folder = os.path.dirname(path)
     if not os.path.lexists(folder):
         return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
-from lucius.ports.workspace import NOTES
+from lucius.ports.workspace import RECORD_FOLDERS
 
 Identity = tuple[int, int]
 KEPT: Final = 10_000
@@ -105,7 +105,7 @@ def _upwards(path: str) -> Iterator[str]:
 # The quick way from a reference to its file: for plain names with no link on the way, as almost all are.
 
 _PLAIN: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)*", re.ASCII)
-_NOTED: Final = tuple(f"{each}/" for each in NOTES)
+_RECORD_PREFIXES: Final = tuple(f"{each}/" for each in RECORD_FOLDERS)
 
 
 class PlainPaths:
@@ -121,7 +121,7 @@ class PlainPaths:
         if _PLAIN.fullmatch(rest) is None:
             return None
         path, above = f"{top}/{rest}", rest.rpartition("/")[0]
-        if rest.startswith(_NOTED):
+        if rest.startswith(_RECORD_PREFIXES):
             return path
         plain = not above or self._plain(top, above)
         if plain:

@@ -1,4 +1,4 @@
-"""The notes of a local workspace: small objects in one database, which many writers commit together.
+"""The records of a local workspace: small objects in one database, which many writers commit together.
 
 It refuses to be shared by machines: SQLite needs the locks of one.
 """
@@ -14,7 +14,7 @@ from functools import cache
 from threading import Lock
 from typing import Any, Final
 
-from lucius.adapters.workspaces.files import NOTES_FILE, make_folder, sync_folder
+from lucius.adapters.workspaces.files import RECORDS_FILE, make_folder, sync_folder
 from lucius.core.errors import WorkspaceError
 
 # Notes that come together are created by a few statements, however many there are.
@@ -26,8 +26,8 @@ MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class NewNote:
-    """A note to create, unless another one is there; with it go rows of the table `promised`.
+class NewRecord:
+    """A note to create, unless another one is there; with it go rows of the table `write_ahead_rows`.
 
     `beside` are objects that stay in the database, by their paths, instead of becoming files.
     """
@@ -35,11 +35,11 @@ class NewNote:
     key: str
     data: bytes
     unless: str | None = None
-    promised: Sequence[tuple[Any, ...]] = ()
+    write_ahead_rows: Sequence[tuple[Any, ...]] = ()
     beside: Sequence[tuple[str, bytes]] = ()
 
 
-def create_together(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> list[bool | None]:
+def create_together(conn: sqlite3.Connection, creations: Sequence[NewRecord]) -> list[bool | None]:
     """For each whether it was created, in order; None: the note `unless` is there.
 
     Inside of a transaction that keeps others from writing.
@@ -54,12 +54,12 @@ def create_together(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> l
     _insert(conn, "notes (key, data)", [(each.key, each.data) for each in won])
     beside = {path: data for each in won for path, data in each.beside}
     _insert(conn, "notes (key, data)", list(beside.items()), how="INSERT OR REPLACE")
-    promised = [row for each in won for row in each.promised]
-    _insert(conn, "promised (path, top, data, owner, boot, at, note)", promised)
+    write_ahead_rows = [row for each in won for row in each.write_ahead_rows]
+    _insert(conn, "promised (path, top, data, owner, boot, at, note)", write_ahead_rows)
     return outcomes
 
 
-def _there(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> set[str]:
+def _there(conn: sqlite3.Connection, creations: Sequence[NewRecord]) -> set[str]:
     """Which of their notes exist, those that are to be created and those that keep them from it."""
     asked = {key for each in creations for key in (each.key, each.unless) if key is not None}
     found: set[str] = set()
@@ -107,14 +107,14 @@ ADDED: Final = "ALTER TABLE promised ADD COLUMN note TEXT NOT NULL DEFAULT ''"
 """What a table of an earlier version lacks: the key of the note that made the promise."""
 COMPLETE: Final = 1
 """The version of a database that was made before anything else was in its folder."""
-NoteChange = Callable[[sqlite3.Connection], Any]
+RecordChange = Callable[[sqlite3.Connection], Any]
 Wanted = tuple[str, asyncio.Future[bytes | None]]
 """The key of a note that is to be read, and who waits for it."""
 
 
 @dataclass(slots=True)
 class Asked:
-    change: NoteChange | NewNote
+    change: RecordChange | NewRecord
     after: Callable[[Any], Any]
     """What is done once the change is durable; its answer is the caller's."""
     answered: asyncio.Future[Any]
@@ -122,11 +122,11 @@ class Asked:
     error: Exception | None = None
 
 
-class Notes:
+class Records:
     """Changes come from one event loop and run in a thread, those that wait in one transaction."""
 
     def __init__(self, folder: str) -> None:
-        self.path = os.path.join(folder, NOTES_FILE)
+        self.path = os.path.join(folder, RECORDS_FILE)
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
         self._complete = False
@@ -249,7 +249,7 @@ class Notes:
     # -- changing ----------------------------------------------------------------------------
 
     async def change(
-        self, change: NoteChange | NewNote, after: Callable[[Any], Any] = lambda found: found
+        self, change: RecordChange | NewRecord, after: Callable[[Any], Any] = lambda found: found
     ) -> Any:
         """What `after` makes of the change's outcome, once that is durable.
 
@@ -279,7 +279,7 @@ class Notes:
         self._committing = None
 
     def _is_quick(self, asked: Sequence[Asked]) -> bool:
-        new = all(type(each.change) is NewNote for each in asked)
+        new = all(type(each.change) is NewRecord for each in asked)
         return new and self._took < QUICK_SECONDS and self._writing is not None
 
     def _commit(self, asked: Sequence[Asked], patience: float = BUSY_SECONDS) -> bool:
@@ -323,12 +323,12 @@ class Notes:
 
 def _make(conn: sqlite3.Connection, asked: Sequence[Asked]) -> None:
     """Creations first: all together are a few statements."""
-    creations = [(each, each.change) for each in asked if isinstance(each.change, NewNote)]
+    creations = [(each, each.change) for each in asked if isinstance(each.change, NewRecord)]
     made = create_together(conn, [creation for _, creation in creations])
     for (each, _), outcome in zip(creations, made, strict=True):
         each.outcome = outcome
     for each in asked:
-        if not isinstance(each.change, NewNote):
+        if not isinstance(each.change, NewRecord):
             each.outcome = each.change(conn)
 
 

@@ -26,7 +26,7 @@ from lucius.adapters.workspaces.files import (
     size_of,
     sync_file_system,
 )
-from lucius.adapters.workspaces.records import NewNote, Notes
+from lucius.adapters.workspaces.records import NewRecord, Records
 from lucius.core.errors import WorkspaceError
 from lucius.ports.workspace import Unrestored
 
@@ -51,7 +51,7 @@ ON old.path = new.path AND old.id <= new.id WHERE new.owner = ? AND new.id <= ?)
 
 
 @dataclass(frozen=True, slots=True)
-class PromisedFile:
+class WriteAheadFile:
     path: str
     top: str
     """The folder of the workspace that it is in."""
@@ -82,9 +82,9 @@ def has_ended(owner: str) -> bool:
     return process_name(named[0]) != owner.rpartition("-")[0]
 
 
-class Promises:
-    def __init__(self, notes: Notes, boot: str | None = None) -> None:
-        self._notes = notes
+class WriteAheadFiles:
+    def __init__(self, records: Records, boot: str | None = None) -> None:
+        self._records = records
         self._boot = boot_id() if boot is None else boot
         self._owner = f"{process_name(os.getpid())}-{uuid4().hex[:8]}"
         self._settling: asyncio.TimerHandle | asyncio.Task[None] | None = None
@@ -96,7 +96,7 @@ class Promises:
         self._withdrawn: list[str] = []
         self._unrestored: dict[int, Unrestored] = {}
 
-    def kept(self, files: Sequence[PromisedFile]) -> bool:
+    def supported(self, files: Sequence[WriteAheadFile]) -> bool:
         """Whether such files can be promised on this system."""
         size = sum(len(each.data) for each in files)
         return bool(self._boot) and SYNCS_FILE_SYSTEMS and size <= MOST_BYTES
@@ -105,7 +105,7 @@ class Promises:
         self,
         key: str,
         data: bytes,
-        files: Sequence[PromisedFile],
+        files: Sequence[WriteAheadFile],
         unless: str | None = None,
         beside: Sequence[tuple[str, bytes]] = (),
     ) -> int | None:
@@ -121,15 +121,15 @@ class Promises:
                 return None
             return 1 + len(beside) + self._written(files) if won else 0
 
-        note = NewNote(key, data, unless, rows, beside)
-        placed: int | None = await self._notes.change(note, after)
+        record = NewRecord(key, data, unless, rows, beside)
+        placed: int | None = await self._records.change(record, after)
         if placed is not None and placed > 1 + len(beside):
             self._settle_later()
         if self._withdrawn:
             await self._withdraw()
         return placed
 
-    def _written(self, files: Sequence[PromisedFile]) -> int:
+    def _written(self, files: Sequence[WriteAheadFile]) -> int:
         for number, each in enumerate(files):
             if not create_unsynced(each.path, each.data, each.top, self._folders):
                 self._withdrawn.extend(other.path for other in files[number:])
@@ -147,7 +147,7 @@ class Promises:
         paths, self._withdrawn = self._withdrawn, []
         rows = [(self._owner, path) for path in paths]
         query = "DELETE FROM promised WHERE owner = ? AND path = ?"
-        await self._notes.change(lambda conn: conn.executemany(query, rows).rowcount)
+        await self._records.change(lambda conn: conn.executemany(query, rows).rowcount)
 
     # -- settling ----------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class Promises:
         """Settle soon what processes have left that ended otherwise than in order."""
         query = "SELECT 1 FROM promised WHERE boot = ? LIMIT 1"
         try:
-            left = self._notes.rows(query, self._boot)
+            left = self._records.rows(query, self._boot)
         except WorkspaceError as error:
             log.error("what was promised cannot be read: %s", error)
             return
@@ -188,7 +188,7 @@ class Promises:
         Neither does what a process promised that has ended. The sync covers what it wrote; a file that is
         not there was removed since, or nobody was told of it.
         """
-        last, left = await self._notes.change(self._unsettled)
+        last, left = await self._records.change(self._unsettled)
         closed = await asyncio.to_thread(self._sync, [path for _, path in left])
         gone = [(number,) for number, path in left if os.path.dirname(path) not in closed]
 
@@ -196,7 +196,7 @@ class Promises:
             conn.execute(SETTLED, (self._owner, last))
             conn.executemany("DELETE FROM promised WHERE id = ?", gone)
 
-        await self._notes.change(settled)
+        await self._records.change(settled)
 
     def _unsettled(self, conn: sqlite3.Connection) -> tuple[int, list[tuple[int, str]]]:
         """The last promise of this process, and those that others have left."""
@@ -228,7 +228,7 @@ class Promises:
 
     async def release(self, path: str) -> None:
         """Before something else is written there: sync what stands, and promise it no more."""
-        boots = self._notes.rows("SELECT boot FROM promised WHERE path = ?", path)
+        boots = self._records.rows("SELECT boot FROM promised WHERE path = ?", path)
         if not boots:
             return
         if (self._boot,) in boots:
@@ -236,7 +236,7 @@ class Promises:
             if closed:
                 raise WorkspaceError(f"the folder of {path} cannot be opened")
         query = "DELETE FROM promised WHERE path = ?"
-        await self._notes.change(lambda conn: conn.execute(query, (path,)).rowcount)
+        await self._records.change(lambda conn: conn.execute(query, (path,)).rowcount)
 
     async def close(self) -> None:
         """Settle what is left, so that a process that ends in order leaves no promises behind."""
@@ -247,7 +247,7 @@ class Promises:
                 self._settling.cancel()
         self._settling = None
         try:
-            if self._notes.rows("SELECT 1 FROM promised WHERE boot = ? LIMIT 1", self._boot):
+            if self._records.rows("SELECT 1 FROM promised WHERE boot = ? LIMIT 1", self._boot):
                 await self.settle()
         except (OSError, WorkspaceError) as error:
             log.error("the files of the workspace cannot be synced, and stay promised: %s", error)
@@ -262,20 +262,20 @@ class Promises:
 
         A file that cannot be written is set aside until the next start; the others are not concerned.
         """
-        if not self._notes.exist:
+        if not self._records.exist:
             return
         try:
-            conn = self._notes.opened()
+            conn = self._records.opened()
         except sqlite3.Error as error:
             raise WorkspaceError(
-                f"{self._notes.path} has the commit records of all jobs and cannot be opened: {error}."
+                f"{self._records.path} has the commit records of all jobs and cannot be opened: {error}."
                 " Restore it from a backup"
             ) from error
         with closing(conn):
             try:
                 self._restore(conn)
             except sqlite3.Error as error:
-                log.error("%s: what was promised cannot be read: %s", self._notes.path, error)
+                log.error("%s: what was promised cannot be read: %s", self._records.path, error)
 
     def _restore(self, conn: sqlite3.Connection) -> None:
         query = "SELECT 1 FROM promised WHERE boot != ? LIMIT 1"
@@ -285,12 +285,12 @@ class Promises:
         query = f"SELECT id, path, top, data, note {LATEST} AND boot != ? ORDER BY id"
         rows, restored = conn.execute(query, (self._boot,)).fetchall(), 0
         self._unrestored = {}
-        for number, path, top, data, note in rows:
+        for number, path, top, data, record in rows:
             try:
                 restored += _restored(path, top, data)
             except Exception as error:
                 reason = getattr(error, "strerror", None) or str(error) or repr(error)
-                self._unrestored[number] = Unrestored(str(path), _job_of(conn, note), reason)
+                self._unrestored[number] = Unrestored(str(path), _job_of(conn, record), reason)
         kept = ",".join(map(str, self._unrestored))
         conn.execute(f"DELETE FROM promised WHERE boot != ? AND id NOT IN ({kept})", (self._boot,))
         conn.execute("COMMIT")
@@ -311,14 +311,14 @@ class Promises:
     def unrestored(self) -> list[Unrestored]:
         """Files that could not be written again and are still wanted."""
         query = f"SELECT 1 {LATEST} AND id = ?"
-        return [each for no, each in self._unrestored.items() if self._notes.rows(query, no)]
+        return [each for no, each in self._unrestored.items() if self._records.rows(query, no)]
 
 
-def _job_of(conn: sqlite3.Connection, note: str) -> str:
+def _job_of(conn: sqlite3.Connection, record: str) -> str:
     """The job whose note made the promise, as far as the note says so."""
     with suppress(Exception):  # whatever it says, the next promise is read
         query = "SELECT data FROM notes WHERE key = ?"
-        return str(json.loads(conn.execute(query, (note,)).fetchone()[0])["job_id"])
+        return str(json.loads(conn.execute(query, (record,)).fetchone()[0])["job_id"])
     return "an unknown job"
 
 

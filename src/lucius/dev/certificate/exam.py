@@ -43,7 +43,7 @@ NOT_PROVEN: Final = ReplyVerdict(401, {"code": "CALLBACK_TOKEN_INVALID", "detail
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedReply:
     """One reply: when it came, and whether it carried the token of its attempt."""
 
     kind: str
@@ -102,7 +102,7 @@ class Exam:
     ) -> None:
         self.directive = directive
         self.handed_at: list[float] = []
-        self.replies: list[Heard] = []
+        self.replies: list[ReceivedReply] = []
         self._verdicts = verdicts or {}
         self._changed = asyncio.Event()
 
@@ -111,7 +111,7 @@ class Exam:
         self._changed.set()
         return self.directive
 
-    def hear(self, reply: Heard) -> ReplyVerdict:
+    def receive(self, reply: ReceivedReply) -> ReplyVerdict:
         self.replies.append(reply)
         self._changed.set()
         if not reply.proven:
@@ -119,7 +119,7 @@ class Exam:
         given = self._verdicts.get(reply.kind, (APPLIED,))
         return given[min(len(self.of(reply.kind)), len(given)) - 1]
 
-    def of(self, kind: str) -> list[Heard]:
+    def of(self, kind: str) -> list[ReceivedReply]:
         return [reply for reply in self.replies if reply.kind == kind]
 
     @property
@@ -152,7 +152,7 @@ class Exam:
                 f"no ACK came within {within:g} s of the pull; it said: {self.told()}"
             )
 
-    async def heard(self, kind: str, within: float, count: int = 1) -> Heard:
+    async def wait_for_reply(self, kind: str, within: float, count: int = 1) -> ReceivedReply:
         """The reply of that kind, once so many came, counted from now or from when it is handed out."""
         await self.handed()
         if await self.until(lambda: len(self.of(kind)) >= count, within):
@@ -256,7 +256,7 @@ class ExamGateway:
         kind = request.match_info["kind"].upper()
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         return _answer(
-            self._heard(kind, await _object(request), token if scheme == "Bearer" else "")
+            self._receive(kind, await _object(request), token if scheme == "Bearer" else "")
         )
 
     async def _replies(self, request: web.Request) -> web.Response:
@@ -269,19 +269,19 @@ class ExamGateway:
         outcomes: list[dict[str, Any]] = []
         for reply in replies:
             body = reply if isinstance(reply, dict) else {}
-            verdict = self._heard(
+            verdict = self._receive(
                 str(body.get("type", "")).upper(), body, body.get("callback_token")
             )
             outcomes.append({"status": verdict.status, **verdict.more})
         return outcomes
 
-    def _heard(self, kind: str, body: Mapping[str, Any], token: Any) -> ReplyVerdict:
+    def _receive(self, kind: str, body: Mapping[str, Any], token: Any) -> ReplyVerdict:
         exam = self._meant(body, token)
         if exam is None:
             self.strays.append(body)
             return NOT_PROVEN
         proven = token == exam.directive.get("callback_token")
-        return exam.hear(Heard(kind, body, now(), proven))
+        return exam.receive(ReceivedReply(kind, body, now(), proven))
 
     def _meant(self, body: Mapping[str, Any], token: Any) -> Exam | None:
         """Whose reply it is: by its token, or else by what it names."""

@@ -17,8 +17,8 @@ from lucius.dev.certificate.exam import (
     BrokenError,
     Exam,
     ExamGateway,
-    Heard,
     NotApplicableError,
+    ReceivedReply,
     ReplyVerdict,
 )
 from lucius.dev.certificate.examinee import (
@@ -168,10 +168,10 @@ class Trial:
 
     # -- waiting -----------------------------------------------------------------------------
 
-    async def result(self, exam: Exam, count: int = 1, more: float = 0) -> Heard:
-        return await exam.heard(RESULT, self.pace.result + more, count)
+    async def result(self, exam: Exam, count: int = 1, more: float = 0) -> ReceivedReply:
+        return await exam.wait_for_reply(RESULT, self.pace.result + more, count)
 
-    async def success(self, exam: Exam, more: float = 0) -> Heard:
+    async def success(self, exam: Exam, more: float = 0) -> ReceivedReply:
         found = await self.result(exam, more=more)
         if found.status != "SUCCEEDED":
             raise BrokenError(f"expected RESULT SUCCEEDED, and saw {found.told()}")
@@ -184,7 +184,7 @@ class Trial:
         await exam.until(lambda: bool(exam.of(HEARTBEAT) or exam.of(RESULT)), within)
         if not exam.of(HEARTBEAT):
             self.expect_slow(exam, self.pace.slow)
-        await exam.heard(HEARTBEAT, within)
+        await exam.wait_for_reply(HEARTBEAT, within)
 
     def expect_slow(self, exam: Exam, seconds: float) -> None:
         """Work that ends sooner than it says proves nothing about heartbeats and leases."""
@@ -271,7 +271,7 @@ def path_of(uri: str) -> Path:
     return Path(unquote(urlsplit(uri).path))
 
 
-def output_of(result: Heard) -> tuple[Path, Any]:
+def output_of(result: ReceivedReply) -> tuple[Path, Any]:
     """The file that a result names, and what it says about it."""
     found = result.output[0] if isinstance(result.output, list) and result.output else result.output
     uri = found.get("uri") if isinstance(found, dict) else found

@@ -11,7 +11,7 @@ from lucius.core.idempotency import normal_request_type
 from lucius.core.limits import (
     ENVELOPE_CHARACTERS,
     PROPERTY_CHARACTERS,
-    directive_room,
+    directive_capacity,
     fits_property,
     pointer,
     utf16_length,
@@ -218,7 +218,9 @@ def _check_steps(
         text = orjson.dumps(value)
         if not fits_property(text):
             faults.add(PAYLOAD_TOO_LARGE, at, _TOO_LONG)
-        room = directive_room(sum(1 for other in stages if other < stage))
-        if shared + len(text) > room:
-            reason = f"makes a directive of more than {room} bytes with the references beside it"
+        capacity = directive_capacity(sum(1 for other in stages if other < stage))
+        if shared + len(text) > capacity:
+            reason = (
+                f"makes a directive of more than {capacity} bytes with the references beside it"
+            )
             faults.add(PAYLOAD_TOO_LARGE, at, reason)

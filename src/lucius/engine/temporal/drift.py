@@ -23,7 +23,7 @@ LIVE: Final = tuple(state for state in JobState if state not in TERMINAL_JOB)
 PAGE: Final = 500
 LOOK_AGAIN: Final = timedelta(seconds=2)
 """What differs only because a signal or an answer is on its way does not differ so long."""
-TOLD: Final = ("workflow_running", "workflow_behind")
+NOTIFIED: Final = ("workflow_running", "workflow_behind")
 STARTED: Final = ("workflow_not_started", "workflow_missing")
 
 
@@ -56,11 +56,11 @@ class WorkflowDrift:
         mended = 0
         for drift in await self.found(moved_before):
             job = await self._ledger.load(drift.subject)
-            if job is not None and drift.kind in TOLD:
+            if job is not None and drift.kind in NOTIFIED:
                 await self._workflows.signal(job, SignalWorkflow("repair", WAKE, ""))
             elif job is not None and drift.kind in STARTED:
                 await self._workflows.start(job)
-            mended += drift.kind in TOLD + STARTED
+            mended += drift.kind in NOTIFIED + STARTED
         return mended
 
     async def _ids(self, moved_before: datetime | None) -> AsyncIterator[str]:

@@ -18,7 +18,7 @@ from lucius.core.errors import (
 )
 from lucius.core.inputs import Input
 from lucius.core.job import Job
-from lucius.core.plan import FIRST_DESK, TEMPORAL
+from lucius.core.plan import FIRST_SHARD, TEMPORAL
 from lucius.core.retry import WORKFLOW_BACKOFF
 from lucius.core.routing import LANES
 from lucius.engine.temporal.invoker_client import RemoteInvoker
@@ -39,7 +39,7 @@ MOST_WAITING: Final = 4096
 PAUSE: Final = timedelta(seconds=5)
 AHEAD: Final = WORKFLOW_BACKOFF[-1] + PAUSE
 """The owner of a lane puts the start of a job off by so much at most, so none is missed."""
-DESKS: Final = range(FIRST_DESK[TEMPORAL], FIRST_DESK[TEMPORAL] + LANES)
+SHARDS: Final = range(FIRST_SHARD[TEMPORAL], FIRST_SHARD[TEMPORAL] + LANES)
 
 
 class WorkflowStarter:
@@ -80,7 +80,7 @@ class WorkflowStarter:
         Where none of many could be started, the server is away: the rest waits for the next sweep.
         """
         found, after = 0, None
-        while page := await self._ledger.due(self._now() + AHEAD, DESKS, AT_ONCE, after):
+        while page := await self._ledger.due(self._now() + AHEAD, SHARDS, AT_ONCE, after):
             jobs = await asyncio.gather(*(self._owing(due.job_id) for due in page))
             owing = [job for job in jobs if job is not None]
             started = await asyncio.gather(*map(self._start, owing))
@@ -141,9 +141,9 @@ class TemporalEngine:
         job_id: str,
         *,
         payload: Mapping[str, Any] | None = None,
-        said: Mapping[str, str] | None = None,
+        audit: Mapping[str, str] | None = None,
     ) -> Submitted:
-        return await self._here.redrive(job_id, payload=payload, said=said)
+        return await self._here.redrive(job_id, payload=payload, audit=audit)
 
     async def job(self, job_id: str) -> Job | None:
         return await self._here.job(job_id)

@@ -40,7 +40,7 @@ def snapshot(job: Job, now: datetime) -> dict[str, Any]:
             {"stepId": n.step_id, "attempt_no": n.attempt_no, "in": _until(n.at, now)}
             for n in next_attempts(job)
         ],
-        "publishes": [_lease(planned, step) for planned, step in steps if _unsent_attempt(step)],
+        "publishes": [_lease(planned, step) for planned, step in steps if _is_unsent(step)],
         "wake_in": None if job.terminal else _until(_wake_at(job), now),
         "error": {"code": job.fault.code, "message": job.fault.message} if job.fault else None,
         "steps": [{**_lease(planned, step), "state": step.state.value} for planned, step in steps],
@@ -56,7 +56,7 @@ def _lease(planned: StepPlan, step: Step) -> dict[str, Any]:
     }
 
 
-def _unsent_attempt(step: Step) -> bool:
+def _is_unsent(step: Step) -> bool:
     released = step.entry is not None and step.entry.state is EntryState.RELEASED
     return step.state is StepState.DISPATCHING and released
 
@@ -101,7 +101,7 @@ class Invoker:
         self._lanes = lanes
         self._now = now
 
-    def told(self, answered: Answered) -> dict[str, Any]:
+    def answer_of(self, answered: Answered) -> dict[str, Any]:
         """As the wire has it."""
         now = max(self._now(), answered.job.updated_at)
         standing = snapshot(answered.job, now)
@@ -160,7 +160,7 @@ class Invoker:
         job = await self._mine(job_id, tenant_id)
         if job is None:
             return None
-        if job.plan.desk not in self._lanes.owned and any(step.unacked for step in job.steps):
+        if job.plan.shard not in self._lanes.owned and any(step.unacked for step in job.steps):
             self._nudges.put(job, timer=True)
             return Answered(HELD, job)
         applied = await self._ticks.asked(job_id, told=True)

@@ -96,18 +96,18 @@ def _invalid(pointer: str, detail: str) -> RequestError:
     return RequestError("INVALID_BODY", f"the input {detail}", faults=faults)
 
 
-Told = Mapping[str, Any]
+InvokerAnswer = Mapping[str, Any]
 """`{"status": "ok", "outcome": ..., "snapshot": {...}}`"""
 
 
 class Asking(Protocol):
     """None: there is no such job or step. Any other failure raises, and the activity is tried again."""
 
-    async def attempt(self, body: Mapping[str, Any]) -> Told | None: ...
+    async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None: ...
 
-    async def publish(self, body: Mapping[str, Any]) -> Told | None: ...
+    async def publish(self, body: Mapping[str, Any]) -> InvokerAnswer | None: ...
 
-    async def timeout(self, body: Mapping[str, Any]) -> Told | None: ...
+    async def timeout(self, body: Mapping[str, Any]) -> InvokerAnswer | None: ...
 
 
 class AskingHere:
@@ -116,18 +116,18 @@ class AskingHere:
     def __init__(self, invoker: Invoker) -> None:
         self._invoker = invoker
 
-    async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+    async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         publish = bool(body.get("publish"))
         return self._told(await self._invoker.attempt(body["jobId"], asked(body), publish=publish))
 
-    async def publish(self, body: Mapping[str, Any]) -> Told | None:
+    async def publish(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         return self._told(await self._invoker.publish(body["jobId"], asked(body)))
 
-    async def timeout(self, body: Mapping[str, Any]) -> Told | None:
+    async def timeout(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         return self._told(await self._invoker.timeout(body["jobId"]))
 
-    def _told(self, answered: Answered | None) -> Told | None:
-        return self._invoker.told(answered) if answered is not None else None
+    def _told(self, answered: Answered | None) -> InvokerAnswer | None:
+        return self._invoker.answer_of(answered) if answered is not None else None
 
 
 def asked(body: Mapping[str, Any]) -> AttemptRequested:
@@ -172,13 +172,13 @@ class RemoteInvoker:
             limits=httpx.Limits(max_connections=CALLS, max_keepalive_connections=CALLS),
         )
 
-    async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+    async def attempt(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         return await self._post("/v1/internal/steps/attempt", body)
 
-    async def publish(self, body: Mapping[str, Any]) -> Told | None:
+    async def publish(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         return await self._post("/v1/internal/publish", {"directive": body})
 
-    async def timeout(self, body: Mapping[str, Any]) -> Told | None:
+    async def timeout(self, body: Mapping[str, Any]) -> InvokerAnswer | None:
         return await self._post("/v1/internal/steps/timeout", body)
 
     async def apply(self, job_id: str, received: Input) -> PassedOn | None:
@@ -188,7 +188,7 @@ class RemoteInvoker:
         )
         return PassedOn(Outcome(told["outcome"]), told.get("code")) if told is not None else None
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> Told | None:
+    async def _post(self, path: str, body: Mapping[str, Any]) -> InvokerAnswer | None:
         answer = await self._asked("POST", path, orjson.dumps(body))
         if answer.status_code == NOT_FOUND:
             return None

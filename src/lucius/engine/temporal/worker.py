@@ -12,14 +12,14 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from lucius import __version__
 from lucius.core.errors import WorkflowsUnavailableError
-from lucius.engine.temporal.invoker_client import Asking, Told
+from lucius.engine.temporal.invoker_client import Asking, InvokerAnswer
 from lucius.engine.temporal.metrics import UNANSWERED, UNKNOWN, OutcomeCounter, TemporalInstruments
 from lucius.engine.temporal.workflow import CANCEL, PUBLISH, RECORD, TIMEOUT, JobWorkflow
 from lucius.engine.temporal.workflows import TemporalPlace, tls_of
 
 # The activities of a job's workflow. Each is one question to the invoker; a repetition asks the same.
 
-Ask = Callable[[Mapping[str, Any]], Awaitable[Told | None]]
+Ask = Callable[[Mapping[str, Any]], Awaitable[InvokerAnswer | None]]
 
 
 class Activities:

@@ -104,7 +104,7 @@ def _rows(job: Job, index: int, end: datetime) -> Iterator[Row]:
     attempts = [execution for execution in step.executions if execution.attempt_no > 0]
     free_at = _wanted_at(job, planned)
     for number, execution in enumerate(attempts):
-        spans = [*_before_attempt(free_at, execution.leased_at)]
+        spans = [*_waiting_spans(free_at, execution.leased_at)]
         spans += _of_attempt(execution, end)
         ended = execution.finished_at
         if ended is not None and (pause := _pause(planned, execution, step, attempts, number)):
@@ -133,7 +133,7 @@ def _wanted_at(job: Job, planned: StepPlan) -> datetime:
     return max(done, default=job.plan.accepted_at)
 
 
-def _before_attempt(free_at: datetime, leased_at: datetime) -> list[Span]:
+def _waiting_spans(free_at: datetime, leased_at: datetime) -> list[Span]:
     return [Span(Spent.HELD, free_at, leased_at)] if free_at < leased_at else []
 
 

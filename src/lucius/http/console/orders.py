@@ -336,7 +336,7 @@ MAX_NUMBER: Final = 15
 DEFAULTS: Final = {"canary": "5", "rate": "10", "stop_after": "10%"}
 
 
-async def _asked_plan(group: str = "") -> None:
+async def _plan_parameters(group: str = "") -> None:
     """The group of failures."""
 
 
@@ -399,7 +399,9 @@ class Plans:
         return self._site.to("/failures", done="stop")
 
     def add_to(self, pages: Pages) -> None:
-        pages.add("GET", "/failures/redrive", self.confirm_plan, Role.OPERATE, takes=_asked_plan)
+        pages.add(
+            "GET", "/failures/redrive", self.confirm_plan, Role.OPERATE, takes=_plan_parameters
+        )
         pages.add("POST", "/failures/redrive", self.start_plan, Role.OPERATE)
         pages.add("POST", "/redrives/{planId}/stop", self.stop_plan, Role.OPERATE)
 

@@ -7,7 +7,7 @@ from time import time
 from urllib.parse import urlsplit
 
 from lucius.http.access import JwtAccess
-from lucius.http.app import ROUTES, Room
+from lucius.http.app import ROUTES, Section
 from lucius.http.console.job import OneJob
 from lucius.http.console.lists import Jobs, Overviews, Search
 from lucius.http.console.live import Pulse
@@ -24,9 +24,9 @@ from lucius.ports.leases import LeaseStore
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """`url`: where browsers reach the console; empty: where they say they do. `notes` are the ledger's."""
+    """`url`: where browsers reach the console; empty: where they say they do. `records` are the ledger's."""
 
-    notes: LeaseStore
+    records: LeaseStore
     url: str = ""
     session_seconds: float = 8 * 3600.0
     keys: KnownKeys | None = None
@@ -35,11 +35,13 @@ class ConsoleOptions:
     epoch: str = ""
 
 
-def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], float] = time) -> Room:
+def console(
+    context: ApiContext, options: ConsoleOptions, now: Callable[[], float] = time
+) -> Section:
     """The context is that of the API; whoever asks here is known by their session."""
     signs_in = context.authenticate is not None
     seals = Seals(context.tokens, cookie_prefix(options.url))
-    ended = EndedSessions(options.notes, now)
+    ended = EndedSessions(options.records, now)
     sessions = Sessions(
         seals, options.session_seconds, now, ended, keys=options.keys, epoch=options.epoch
     )
@@ -69,7 +71,7 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
         https = options.url.startswith("https://")
         SigningIn(site, sessions, _oidc(options, now), https=https).add_to(pages)
     add_assets(pages, site)
-    return Room(pages, site.refuse)
+    return Section(pages, site.refuse)
 
 
 def _oidc(options: ConsoleOptions, now: Callable[[], float]) -> Oidc | None:

@@ -25,7 +25,7 @@ from lucius.http.context import Caller, Role
 from lucius.http.keys import PREFIX, KeysUnavailableError, KnownKeys
 from lucius.http.problems import Problem
 from lucius.http.tokens import CallbackTokens
-from lucius.operations.shared_records import Note, Notebook, readable
+from lucius.operations.shared_records import Record, SharedRecords, readable
 from lucius.ports.leases import LeaseStore
 
 # Sessions that somebody ended before their time: notes of the ledger, so that they stay ended.
@@ -54,8 +54,8 @@ NONE: Final = SignOuts({}, -1.0, 0.0)
 
 
 class EndedSessions:
-    def __init__(self, notes: LeaseStore, now: Callable[[], float]) -> None:
-        self._notebook = Notebook(notes, "ended sessions")
+    def __init__(self, records: LeaseStore, now: Callable[[], float]) -> None:
+        self._records = SharedRecords(records, "ended sessions")
         self._now = now
         self._known: dict[str, SignOuts] = {}
         self._read_at = self._tried_at = float("-inf")
@@ -79,8 +79,8 @@ class EndedSessions:
         """Raises LedgerError: it is not ended anywhere."""
         now = self._now()
 
-        def ended(note: Note | None) -> Note:
-            old = _ended(_name(caller), note) if note is not None else NONE
+        def ended(record: Record | None) -> Record:
+            old = _ended(_name(caller), record) if record is not None else NONE
             salts = {each: ends for each, ends in old.salts.items() if ends > now}
             salts[salt] = until
             full = len(salts) > MOST
@@ -90,27 +90,27 @@ class EndedSessions:
                 "until": max(until, old.until),
             }
 
-        await self._notebook.change(_name(caller), ended)
+        await self._records.change(_name(caller), ended)
         self._known = await self._read()
         for name in [name for name, known in self._known.items() if known.until <= now]:
-            await self._notebook.change(name, lambda note: _unless_over(note, now))
+            await self._records.change(name, lambda record: _unless_over(record, now))
 
     async def _read(self) -> dict[str, SignOuts]:
-        notes = await self._notebook.read()
-        return {name: _ended(name, note) for name, note in notes.items()}
+        records = await self._records.read()
+        return {name: _ended(name, record) for name, record in records.items()}
 
 
-def _ended(name: str, note: Note) -> SignOuts:
-    return readable(name, note, _read, NONE)
+def _ended(name: str, record: Record) -> SignOuts:
+    return readable(name, record, _read, NONE)
 
 
-def _read(note: Note) -> SignOuts:
-    salts = {str(salt): float(ends) for salt, ends in note["salts"].items()}
-    return SignOuts(salts, float(note["before"]), float(note["until"]))
+def _read(record: Record) -> SignOuts:
+    salts = {str(salt): float(ends) for salt, ends in record["salts"].items()}
+    return SignOuts(salts, float(record["before"]), float(record["until"]))
 
 
-def _unless_over(note: Note | None, now: float) -> Note | None:
-    return note if note is not None and _ended("of a session", note).until > now else None
+def _unless_over(record: Record | None, now: float) -> Record | None:
+    return record if record is not None and _ended("of a session", record).until > now else None
 
 
 def _name(caller: str) -> str:

@@ -19,7 +19,7 @@ from lucius.core.inputs import Dismissed
 from lucius.core.plan import Mode
 from lucius.http.context import Role
 from lucius.http.listing import JobsQuery, list_page
-from lucius.http.parameters import AnyOrder, JobIdInPath, ServiceInPath, said_by
+from lucius.http.parameters import AnyOrder, JobIdInPath, ServiceInPath, audit_fields
 from lucius.http.problems import Problem, offered, problems
 from lucius.http.routes.control import MOVED, moved
 from lucius.http.routes.system import BAD_CONFIG
@@ -54,7 +54,7 @@ async def list_dlq(
 async def dismiss(
     context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    return await moved(context, caller, job_id, Dismissed(**said_by(caller, body)))
+    return await moved(context, caller, job_id, Dismissed(**audit_fields(caller, body)))
 
 
 @router.get(

@@ -35,7 +35,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import LIVE_JOB, RUNNING_JOB, UNSUCCESSFUL_JOB, Job, JobState
 from lucius.http.context import ApiContext, Caller, Role
-from lucius.http.parameters import job_filter, said_by
+from lucius.http.parameters import audit_fields, job_filter
 from lucius.http.problems import problems
 from lucius.http.readiness import stuck_among
 from lucius.http.routing import ApiRoute, Context, KnownCaller, json_response, needs
@@ -161,13 +161,13 @@ def order_to_move(engine: Engine, received: Input) -> Order:
 def order_to_redrive(
     engine: Engine,
     payload: Mapping[str, Any] | None = None,
-    said: Mapping[str, str] | None = None,
+    audit: Mapping[str, str] | None = None,
 ) -> Order:
     """A new job for each, with the payload that it has, or with this one if it suits the job."""
 
     async def order(job_id: str) -> Outcome | Refusal:
         try:
-            submitted = await engine.redrive(job_id, payload=payload, said=said)
+            submitted = await engine.redrive(job_id, payload=payload, audit=audit)
         except RequestError as error:
             return Refusal(error.code, error.detail, error.faults)
         return Outcome.ALREADY if submitted.duplicate else Outcome.APPLIED
@@ -184,7 +184,7 @@ class OrderOptions:
 
     immediate: bool = False
     payload: dict[str, Any] | None = None
-    said: dict[str, str] = field(default_factory=dict)
+    audit: dict[str, str] = field(default_factory=dict)
     """Who gives the order, and why."""
 
 
@@ -220,31 +220,31 @@ class Verb:
 CANCEL: Final = Verb(
     LIVE_JOB,
     lambda engine, options: order_to_move(
-        engine, CancelRequested(immediate=options.immediate, **options.said)
+        engine, CancelRequested(immediate=options.immediate, **options.audit)
     ),
     default_states=tuple(state for state in LIVE_JOB if state is not JobState.CANCELLING),
 )
 PAUSE: Final = Verb(
     RUNNING_JOB,
-    lambda engine, options: order_to_move(engine, PauseRequested(**options.said)),
+    lambda engine, options: order_to_move(engine, PauseRequested(**options.audit)),
 )
 RESUME: Final = Verb(
     (JobState.PAUSING, JobState.PAUSED),
-    lambda engine, options: order_to_move(engine, ResumeRequested(**options.said)),
+    lambda engine, options: order_to_move(engine, ResumeRequested(**options.audit)),
 )
 RETRY: Final = Verb(
     (JobState.DISPATCHING, JobState.IN_PROGRESS),
-    lambda engine, options: order_to_move(engine, RetryRequested(**options.said)),
+    lambda engine, options: order_to_move(engine, RetryRequested(**options.audit)),
 )
 REDRIVE: Final = Verb(
     UNSUCCESSFUL_JOB,
-    lambda engine, options: order_to_redrive(engine, options.payload, options.said),
+    lambda engine, options: order_to_redrive(engine, options.payload, options.audit),
     default_states=(JobState.FAILED_FINAL,),
     dead_letters=True,
 )
 DISMISS: Final = Verb(
     (JobState.FAILED_FINAL,),
-    lambda engine, options: order_to_move(engine, Dismissed(**options.said)),
+    lambda engine, options: order_to_move(engine, Dismissed(**options.audit)),
     dead_letters=True,
 )
 
@@ -266,7 +266,7 @@ def _declared(verb: Verb, summary: str) -> dict[str, Any]:
 async def cancel_many(
     context: Context, request: Request, caller: KnownCaller, body: CancelManyBody
 ) -> Response:
-    options = OrderOptions(body.immediate, said=said_by(caller, body))
+    options = OrderOptions(body.immediate, audit=audit_fields(caller, body))
     states = CANCEL.states if body.immediate else CANCEL.default_states
     query = job_filter(body.filter, caller, states)
     return await _ordered(context, request, CANCEL, options, body, query, body.filter)
@@ -305,7 +305,7 @@ async def retry_many(
 async def redrive_many(
     context: Context, request: Request, caller: KnownCaller, body: RedriveManyBody
 ) -> Response:
-    options = OrderOptions(payload=body.payload, said=said_by(caller, body))
+    options = OrderOptions(payload=body.payload, audit=audit_fields(caller, body))
     query = job_filter(body.filter, caller, REDRIVE.default_states)
     return await _ordered(context, request, REDRIVE, options, body, query, body.filter)
 
@@ -328,7 +328,7 @@ async def _plainly(
     body: BulkBody,
     given: JobFilter,
 ) -> Response:
-    options = OrderOptions(said=said_by(caller, body))
+    options = OrderOptions(audit=audit_fields(caller, body))
     query = job_filter(given, caller, verb.states)
     return await _ordered(context, request, verb, options, body, query, given)
 

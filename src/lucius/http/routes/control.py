@@ -19,7 +19,7 @@ from lucius.core.inputs import (
     RetryRequested,
 )
 from lucius.http.context import ApiContext, Caller, Role
-from lucius.http.parameters import AnyOrder, JobIdInPath, said_by, visible_job
+from lucius.http.parameters import AnyOrder, JobIdInPath, audit_fields, visible_job
 from lucius.http.problems import Problem, header, problems
 from lucius.http.routes.ingress import accepted
 from lucius.http.routing import ApiRoute, Context, KnownCaller, json_response, needs
@@ -60,7 +60,7 @@ async def cancel(
     body: Annotated[MayMiss[CancelBody], Body()] = None,
 ) -> Response:
     immediate = body is not None and body.immediate
-    order = CancelRequested(immediate=immediate, **said_by(caller, body))
+    order = CancelRequested(immediate=immediate, **audit_fields(caller, body))
     return await moved(context, caller, job_id, order)
 
 
@@ -71,7 +71,7 @@ async def cancel(
 async def pause(
     context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    return await moved(context, caller, job_id, PauseRequested(**said_by(caller, body)))
+    return await moved(context, caller, job_id, PauseRequested(**audit_fields(caller, body)))
 
 
 @router.post(
@@ -81,7 +81,7 @@ async def pause(
 async def resume(
     context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    return await moved(context, caller, job_id, ResumeRequested(**said_by(caller, body)))
+    return await moved(context, caller, job_id, ResumeRequested(**audit_fields(caller, body)))
 
 
 @router.post(
@@ -91,7 +91,7 @@ async def resume(
 async def retry(
     context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    return await moved(context, caller, job_id, RetryRequested(**said_by(caller, body)))
+    return await moved(context, caller, job_id, RetryRequested(**audit_fields(caller, body)))
 
 
 @router.post(
@@ -125,8 +125,8 @@ async def redrive(
     job_id: JobIdInPath,
     body: Annotated[MayMiss[RedriveBody], Body()] = None,
 ) -> Response:
-    payload, said = body.payload if body is not None else None, said_by(caller, body)
+    payload, audit = body.payload if body is not None else None, audit_fields(caller, body)
     job = await visible_job(context, job_id, caller)
-    submitted = await context.engine.redrive(job.job_id, payload=payload, said=said)
+    submitted = await context.engine.redrive(job.job_id, payload=payload, audit=audit)
     status = 200 if submitted.duplicate else 202
     return accepted(submitted, status, redrive_of=job.job_id)

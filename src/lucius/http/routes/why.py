@@ -31,13 +31,13 @@ router = APIRouter(route_class=ApiRoute, dependencies=[needs(Role.READ)])
 async def why_job(
     context: Context, request: Request, caller: KnownCaller, job_id: JobIdInPath
 ) -> Response:
-    doctor = offered(context.doctor)
+    diagnoser = offered(context.diagnoser)
     try:
         job = await visible_job(context, job_id, caller)
     except LedgerUnavailableError as error:
         told = str(error) if caller.tenants is None else "it does not answer"
         return json_response({"jobId": job_id, **finding_view(_ledger_away(told))})
-    found = await doctor.job(job, await troubles_of(request), tenants=caller.tenants)
+    found = await diagnoser.job(job, await troubles_of(request), tenants=caller.tenants)
     return json_response({"jobId": job.job_id, **finding_view(found)})
 
 
@@ -62,12 +62,12 @@ def _ledger_away(told: str) -> Diagnosis:
 )
 async def why(context: Context, request: Request, caller: KnownCaller) -> Response:
     """What cannot be known is left out, while the ledger is away: that it is, is the answer."""
-    doctor, troubles = offered(context.doctor), await troubles_of(request)
+    diagnoser, troubles = offered(context.diagnoser), await troubles_of(request)
     try:
         warnings = await warnings_of(context)
     except LedgerUnavailableError:
         warnings = {}
-    found = await doctor.system(troubles, warnings, tenants=caller.tenants)
+    found = await diagnoser.system(troubles, warnings, tenants=caller.tenants)
     return json_response({"causes": [finding_view(each) for each in found]})
 
 

@@ -210,7 +210,7 @@ class ForkServer:
                 else:
                     self.kill(pid)
             case "ended":
-                self._exits.pop(said["pid"]).set_result(told_exit(said["code"]))
+                self._exits.pop(said["pid"]).set_result(exit_description(said["code"]))
             case "refused":
                 self._refused[said["service"]] = said["reason"]
                 for forked in self._forking.values():
@@ -282,7 +282,7 @@ def own_variables(service: Service, given: Mapping[str, str]) -> dict[str, str]:
     return {name: given[name] for name in service.environment if name in given}
 
 
-def told_exit(code: int) -> str:
+def exit_description(code: int) -> str:
     if code >= 0:
         return f"it ended with exit code {code}"
     with contextlib.suppress(ValueError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from nats.aio.msg import Msg
 
 from lucius.adapters.buses.nats.connection import Connected, Connection, Row
-from lucius.adapters.buses.nats.receiving import Pull, Standing
+from lucius.adapters.buses.nats.receiving import OpenPulls, Pull
 from lucius.adapters.buses.nats.session import (
     Names,
     NothingDeliveredError,
@@ -26,7 +26,7 @@ from lucius.adapters.buses.nats.session import (
     stored_at,
     topic_of,
 )
-from lucius.adapters.buses.subscriptions import Ear
+from lucius.adapters.buses.subscriptions import NoticeInbox
 from lucius.core.errors import BusError, BusUnavailableError, LockLostError, PublishRefusedError
 from lucius.ports.bus import Broker, Delivery, Message, Subscription, check_ids
 
@@ -80,13 +80,13 @@ class Locks:
 log = logging.getLogger("lucius.buses.nats.hearing")
 
 
-class SubjectEar:
+class SubjectInbox:
     def __init__(self, subject: str) -> None:
         self._subject = subject
         self._session: Session | None = None
-        self._ear = Ear()
+        self._notices = NoticeInbox()
 
-    async def heard(self, session: Session, wait: timedelta) -> list[Message]:
+    async def receive(self, session: Session, wait: timedelta) -> list[Message]:
         """A new session is listened to anew; what came over the earlier one is still heard."""
         if session is not self._session:
             await session.listen(self._subject, self._take)
@@ -94,14 +94,14 @@ class SubjectEar:
             self._session = session
         try:
             async with asyncio.timeout(wait.total_seconds()):
-                await session.asked(self._ear.wait())
+                await session.asked(self._notices.wait())
         except TimeoutError:
             pass
-        return self._ear.heard()
+        return self._notices.take_all()
 
     def _take(self, message: Msg) -> None:
         try:
-            self._ear.tell(decoded(message.data)[0])
+            self._notices.put(decoded(message.data)[0])
         except ValueError as error:
             log.warning("a message on %s is not ours: %s", self._subject, error)
 
@@ -135,8 +135,8 @@ class NatsBus:
         self._connection = Connection(servers, self._names, patience=patience, options=options)
         self._patience = patience.total_seconds()
         self._locks = Locks()
-        self._standing: dict[str, Standing] = {}
-        self._hearing: dict[str, SubjectEar] = {}
+        self._open_pulls: dict[str, OpenPulls] = {}
+        self._notice_inboxes: dict[str, SubjectInbox] = {}
         self._chores: set[asyncio.Task[None]] = set()
 
     @property
@@ -224,11 +224,11 @@ class NatsBus:
         session, spec = connected.session, next(iter(row.values()))
         try:
             if spec.by_topic:
-                standing = self._standing.setdefault(
-                    name, Standing(self._names, name, self._return)
+                open_pulls = self._open_pulls.setdefault(
+                    name, OpenPulls(self._names, name, self._return)
                 )
                 there = [topic for topic in topics if topic in row]
-                return await standing.take(session, there, limit, wait, held(spec))
+                return await open_pulls.take(session, there, limit, wait, held(spec))
             pull = Pull(session, self._names.next_message(consumer_name(name)))
             try:
                 return await pull.take(limit, wait)
@@ -312,22 +312,26 @@ class NatsBus:
 
     # -- telling -----------------------------------------------------------------------------
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         session = (await self._connection.get()).session
-        await session.asked(session.client.publish(self._names.told(address), encoded(message)))
+        await session.asked(
+            session.client.publish(self._names.notice_subject(address), encoded(message))
+        )
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
         session = (await self._connection.get()).session
-        hearing = self._hearing.setdefault(address, SubjectEar(self._names.told(address)))
-        return await hearing.heard(session, wait)
+        inbox = self._notice_inboxes.setdefault(
+            address, SubjectInbox(self._names.notice_subject(address))
+        )
+        return await inbox.receive(session, wait)
 
     # -- looking -----------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Close the connection. Messages that nobody received are given back first."""
         if self._connection.is_up:
-            for standing in self._standing.values():
-                standing.give_up()
+            for open_pulls in self._open_pulls.values():
+                open_pulls.give_up()
             if self._chores:
                 await asyncio.wait(tuple(self._chores), timeout=self._patience)
         await self._connection.close()

@@ -110,7 +110,7 @@ class _Asked:
     until: float
 
 
-class Standing:
+class OpenPulls:
     def __init__(self, names: Names, name: str, give_back: Callable[[Msg], None]) -> None:
         self._names = names
         self._name = name

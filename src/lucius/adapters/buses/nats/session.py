@@ -67,7 +67,7 @@ class Names:
     def all_dead_subjects(self) -> str:
         return f"{self.system}.dead.*.*"
 
-    def told(self, address: str) -> str:
+    def notice_subject(self, address: str) -> str:
         """The subject of what is told to an address. No stream keeps it."""
         return f"{self.system}.told.{token(address)}"
 

@@ -13,7 +13,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from lucius.adapters.buses.service_bus.intake import Held, Intake
-from lucius.adapters.buses.service_bus.sessions import SessionEar, addressed
+from lucius.adapters.buses.service_bus.sessions import SessionInbox, addressed
 from lucius.adapters.buses.service_bus.subscriber import Locks, Subscriber
 from lucius.adapters.buses.service_bus.wire import (
     MissingEntityError,
@@ -143,7 +143,7 @@ class ServiceBus:
         self._locks = Locks()
         self._senders: dict[str, TopicSender] = {}
         self._subscribers: dict[str, Subscriber] = {}
-        self._hearing: dict[str, SessionEar] = {}
+        self._notice_inboxes: dict[str, SessionInbox] = {}
 
     @property
     def broker(self) -> Broker:
@@ -247,21 +247,21 @@ class ServiceBus:
 
     # -- telling -----------------------------------------------------------------------------
 
-    async def tell(self, address: str, message: Message) -> None:
+    async def send_notice(self, address: str, message: Message) -> None:
         await self.publish(NOTICES.topic, [addressed(address, message)])
 
-    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
-        if address not in self._hearing:
+    async def receive_notices(self, address: str, wait: timedelta) -> Sequence[Message]:
+        if address not in self._notice_inboxes:
             if self._provisioner is not None:
                 await self._provisioner.provision([NOTICES])
-            self._hearing[address] = SessionEar(address, self._client, self._prefix)
-        return await self._hearing[address].heard(wait)
+            self._notice_inboxes[address] = SessionInbox(address, self._client, self._prefix)
+        return await self._notice_inboxes[address].receive(wait)
 
     # -- looking -----------------------------------------------------------------------------
 
     async def close(self) -> None:
         await asyncio.gather(
-            *(hearing.close() for hearing in self._hearing.values()),
+            *(inbox.close() for inbox in self._notice_inboxes.values()),
             *(subscriber.close() for subscriber in self._subscribers.values()),
             *(sender.close() for sender in self._senders.values()),
         )

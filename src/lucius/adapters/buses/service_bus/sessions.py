@@ -30,7 +30,7 @@ def addressed(address: str, message: Message) -> Message:
     return replace(message, properties={**message.properties, ADDRESS: session_of(address)})
 
 
-class SessionEar:
+class SessionInbox:
     """`prefix`: what the names of topics begin with on Service Bus."""
 
     def __init__(self, address: str, client: ServiceBusClient, prefix: str = "") -> None:
@@ -47,7 +47,7 @@ class SessionEar:
             receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
         )
 
-    async def heard(self, wait: timedelta) -> list[Message]:
+    async def receive(self, wait: timedelta) -> list[Message]:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
         while True:

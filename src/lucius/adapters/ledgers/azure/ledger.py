@@ -10,7 +10,7 @@ from lucius.adapters.ledgers.azure.heads import Layout
 from lucius.adapters.ledgers.azure.lists import Lists
 from lucius.adapters.ledgers.azure.repairing import Pruning, Repair
 from lucius.adapters.ledgers.azure.scanning import Scanner
-from lucius.adapters.ledgers.azure.side_tables import NOTES, AzureKeys, AzureLeases
+from lucius.adapters.ledgers.azure.side_tables import SHARED_RECORDS, AzureKeys, AzureLeases
 from lucius.adapters.ledgers.azure.store import ROW, Row, Store, service_time
 from lucius.adapters.ledgers.azure.tables import TableInstruments
 from lucius.adapters.ledgers.azure.tenants import Levels, Tenants
@@ -20,9 +20,9 @@ from lucius.adapters.ledgers.azure.writing import (
     Creation,
     JobTurns,
     Saving,
-    Sights,
+    SeenJobs,
     Stamps,
-    sight_of,
+    seen_job_of,
 )
 from lucius.adapters.ledgers.rules import Unreadable, group_of
 from lucius.adapters.ledgers.stored.job_codec import SCHEMA
@@ -99,7 +99,7 @@ class AzureLedger:
         self._tenants = Tenants(store, tenants)
         self._lanes = LaneTable(store, lanes)
         self._shared = shared
-        self._sights = Sights()
+        self._seen_jobs = SeenJobs()
         self._turns = JobTurns()
         self._levels = Levels(self._tenants, now)
         self._settled_at = now()
@@ -107,14 +107,14 @@ class AzureLedger:
         self._offered: defaultdict[str, dict[str, HeldRow]] = defaultdict(dict)
         """Ready rows that were answered, by job: whoever loads the job sees whether they still hold."""
         stamps = Stamps(now)
-        parts = (layout, self._tenants, self._lanes, self._sights)
+        parts = (layout, self._tenants, self._lanes, self._seen_jobs)
         self._creation = Creation(*parts, stamps, now)
         self._saving = Saving(*parts, stamps, now)
         self._scanner = Scanner(*parts, now)
         self._repair = Repair(*parts, now)
         self._probed = deque(_alternating((*layout.tables, lanes, shared)))
         self._lists = Lists(store, tenants, self._tenants, layout, self._listed)
-        self._pruning = Pruning(store, tenants, self._tenants, layout, self._sights)
+        self._pruning = Pruning(store, tenants, self._tenants, layout, self._seen_jobs)
 
     def dated(self) -> tuple[datetime, float] | None:
         """The date that the storage service gave last, and the monotonic moment at which it came."""
@@ -128,9 +128,9 @@ class AzureLedger:
         """Rows of the API keys that all replicas accept."""
         return AzureKeys(self._store, self._shared)
 
-    def notes(self) -> AzureLeases:
+    def shared_records(self) -> AzureLeases:
         """Rows of what is known beside the jobs."""
-        return AzureLeases(self._store, self._shared, NOTES)
+        return AzureLeases(self._store, self._shared, SHARED_RECORDS)
 
     async def close(self) -> None:
         try:
@@ -159,7 +159,7 @@ class AzureLedger:
 
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         async with self._turns.of(job.job_id):
-            before = self._sights.get(job.job_id)
+            before = self._seen_jobs.get(job.job_id)
             try:
                 saved = await self._saving.save(job, expected, events)
             except LedgerRowUnreadableError as error:
@@ -203,9 +203,9 @@ class AzureLedger:
                     self._lanes.drop(held.entry.lane, [held.row])
             return None
         job, head = stored.job, stored.head
-        known = self._sights.get(job_id)
+        known = self._seen_jobs.get(job_id)
         if known is None or known.etag != stored.etag:
-            self._sights.put(job_id, sight_of(job, head, stored.etag))
+            self._seen_jobs.put(job_id, seen_job_of(job, head, stored.etag))
         for held in offered:
             self._is_orphan(held)
         if job.terminal and job.due_at is not None and self._now() - job.due_at > LAG:
@@ -217,10 +217,10 @@ class AzureLedger:
 
         A process that died has left it, or one whose answer was lost. Whoever meets one drops it.
         """
-        sight = self._sights.get(held.entry.job_id)
-        if sight is None or sight.version < held.version:
+        seen_job = self._seen_jobs.get(held.entry.job_id)
+        if seen_job is None or seen_job.version < held.version:
             return False
-        if held.entry.position in (sight.head.ready or {}).values():
+        if held.entry.position in (seen_job.head.ready or {}).values():
             return False
         self._lanes.drop(held.entry.lane, [held.row])
         return True
@@ -272,13 +272,15 @@ class AzureLedger:
             async for row in self._lanes.ready(lane):
                 each = _held(lane, row)
                 if not self._is_orphan(each):
-                    held[each.entry.line, lane, each.entry.tenant_id] += 1
+                    held[each.entry.queue_name, lane, each.entry.tenant_id] += 1
         return [ReadyQueue(*queue, n) for queue, n in held.items()]
 
-    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
+    async def ready(
+        self, queue_name: str, lane: int, tenant_id: str, limit: int
+    ) -> Sequence[ReadyEntry]:
         found: list[ReadyEntry] = []
         page = min(limit, 1000)
-        async for row in self._lanes.ready(lane, line, tenant_id, page=page):
+        async for row in self._lanes.ready(lane, queue_name, tenant_id, page=page):
             held = _held(lane, row)
             entry = held.entry
             if int(row["schema"]) > SCHEMA or entry.job_id in self._unreadable:

@@ -97,12 +97,14 @@ class Projections:
 
     async def write(self, copies: Sequence[Copy]) -> list[Copy]:
         """Those that have been copied. The head of each is written last."""
-        left = await _each(self._write_events, copies)
+        left = await _write_each(self._write_events, copies)
         buckets: dict[str, list[Copy]] = {}
         for copy in left:
             buckets.setdefault(copy.trace.bucket, []).append(copy)
-        shared = await _each(self._write_entries, list(_portions(buckets.values())))
-        return await _each(self._write_steps, [copy for portion in shared for copy in portion])
+        shared = await _write_each(self._write_entries, list(_portions(buckets.values())))
+        return await _write_each(
+            self._write_steps, [copy for portion in shared for copy in portion]
+        )
 
     async def _write_events(self, copy: Copy) -> None:
         """An event never changes, so it may be written again."""
@@ -230,7 +232,7 @@ def _portions(buckets: Iterable[Sequence[Copy]]) -> Iterator[list[Copy]]:
         yield portion
 
 
-async def _each(write: Callable[[T], Awaitable[None]], wanted: Sequence[T]) -> list[T]:
+async def _write_each(write: Callable[[T], Awaitable[None]], wanted: Sequence[T]) -> list[T]:
     """Those that could be written, some at a time. What fails is said, and stays for later."""
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -283,7 +285,7 @@ async def walked(
 
 async def _batches(store: Store, jobs: str) -> AsyncIterator[list[JobRows]]:
     batch: list[JobRows] = []
-    async for each in _walking_each(store, jobs):
+    async for each in _each_job(store, jobs):
         batch.append(each)
         if len(batch) == AT_ONCE:
             yield batch
@@ -291,7 +293,7 @@ async def _batches(store: Store, jobs: str) -> AsyncIterator[list[JobRows]]:
     yield batch
 
 
-async def _walking_each(store: Store, jobs: str) -> AsyncIterator[JobRows]:
+async def _each_job(store: Store, jobs: str) -> AsyncIterator[JobRows]:
     """A job is complete with its plan, or without it at the end of its partition."""
     bucket, heads = "", dict[str, Row]()
     async for row in store.scan(jobs, None):

@@ -15,8 +15,8 @@ from lucius.adapters.ledgers.azure import names
 from lucius.adapters.ledgers.azure.heads import Layout, Stored
 from lucius.adapters.ledgers.azure.store import ETAG, ROW, Act, Change, Refused, Row, Store, row_of
 from lucius.adapters.ledgers.azure.tenants import ENDED, HEIR, Tenants
-from lucius.adapters.ledgers.azure.wakeups import DESKS, LaneTable, new_wakeup, ready_rows
-from lucius.adapters.ledgers.azure.writing import Sights
+from lucius.adapters.ledgers.azure.wakeups import SHARDS, LaneTable, new_wakeup, ready_rows
+from lucius.adapters.ledgers.azure.writing import SeenJobs
 from lucius.adapters.ledgers.stored.json_form import micros
 from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.ports.ledger import Pruned
@@ -30,13 +30,13 @@ PRUNED_AT_ONCE: Final = 256
 
 class Pruning:
     def __init__(
-        self, store: Store, table: str, tenants: Tenants, rows: Layout, sights: Sights
+        self, store: Store, table: str, tenants: Tenants, rows: Layout, seen_jobs: SeenJobs
     ) -> None:
         self._store = store
         self._table = table
         self._tenants = tenants
         self._rows = rows
-        self._sights = sights
+        self._seen_jobs = seen_jobs
 
     async def page(self, before: datetime, limit: int, cursor: str | None) -> Pruned:
         limit, looked, deleted = min(limit, PRUNED_AT_ONCE), 0, set[str]()
@@ -117,7 +117,7 @@ class Pruning:
             gone = Change(Act.DELETE, row_of(partition, claim[ROW], {}), claim[ETAG])
             await self._store.commit(self._table, [gone])
         await self._rows.delete(job_id, tenant_id)
-        self._sights.forget(job_id)
+        self._seen_jobs.forget(job_id)
         keys = [row[ROW]]
         if row.get("redrive_of"):
             keys.append(names.key(HEIR, row["redrive_of"], job_id))
@@ -157,13 +157,13 @@ class Repair:
         rows: Layout,
         tenants: Tenants,
         lanes: LaneTable,
-        sights: Sights,
+        seen_jobs: SeenJobs,
         now: Callable[[], datetime],
     ) -> None:
         self._rows = rows
         self._tenants = tenants
         self._lanes = lanes
-        self._sights = sights
+        self._seen_jobs = seen_jobs
         self._now = now
         self._compared_at = now()
         self._suspects: frozenset[str] = frozenset()
@@ -172,7 +172,7 @@ class Repair:
     async def job(self, job_id: str) -> bool:
         """Write the rows of its lane again if one of them is missing. True: it has them again."""
         stored = await self._rows.read(job_id)
-        if stored is None or not await self._lanes.lacks(stored.job.plan.desk, _needed(stored)):
+        if stored is None or not await self._lanes.lacks(stored.job.plan.shard, _needed(stored)):
             return False
         job, head = stored.job, stored.head
         found = await self._rows.glance(job_id, job.tenant_id)
@@ -182,7 +182,7 @@ class Repair:
         announced = replace(job, version=job.version + 1)
         wakeup = new_wakeup(announced, due, head.claim_hash, micros(self._now()))
         await self._lanes.announce(wakeup, list(ready_rows(job, dict(head.ready or {}))))
-        self._sights.forget(job_id)
+        self._seen_jobs.forget(job_id)
         if isinstance(await self._rows.touch(found, wakeup.row), Refused):
             return False
         log.warning("job %s had lost rows of its lane: they are written again", job_id)
@@ -206,7 +206,7 @@ class Repair:
     async def _missing(self) -> frozenset[str]:
         """Live jobs that no row of a lane names. One that has just ended or begun may be among them."""
         woken: set[str] = set()
-        for lane in DESKS:
+        for lane in SHARDS:
             async for wakeup in self._lanes.wakeups(lane):
                 woken.add(wakeup.job_id)
                 if len(woken) > MOST_COMPARED:

@@ -18,14 +18,14 @@ from lucius.adapters.ledgers.azure.heads import Glance, Layout
 from lucius.adapters.ledgers.azure.store import Refused
 from lucius.adapters.ledgers.azure.tenants import Tenants
 from lucius.adapters.ledgers.azure.wakeups import (
-    DESKS,
     LATE_CREATION,
+    SHARDS,
     LaneTable,
     Wakeup,
     new_row,
     unnamed,
 )
-from lucius.adapters.ledgers.azure.writing import Sights
+from lucius.adapters.ledgers.azure.writing import SeenJobs
 from lucius.adapters.ledgers.rules import may_be_out
 from lucius.adapters.ledgers.stored.job_codec import SCHEMA
 from lucius.adapters.ledgers.stored.json_form import MICROSECOND, instant, micros
@@ -66,13 +66,13 @@ class Scanner:
         rows: Layout,
         tenants: Tenants,
         lanes: LaneTable,
-        sights: Sights,
+        seen_jobs: SeenJobs,
         now: Callable[[], datetime],
     ) -> None:
         self._rows = rows
         self._tenants = tenants
         self._lanes = lanes
-        self._sights = sights
+        self._seen_jobs = seen_jobs
         self._now = now
         self._looked: dict[str, FoundRow | None] = {}
         """Rows that were compared for the pages so far, so that the next page does not do it again."""
@@ -133,7 +133,7 @@ class Scanner:
     async def sweep(self, now: datetime) -> int:
         """Look at every row that has come up. How many of them announced what never came."""
         gone = 0
-        for lane in DESKS:
+        for lane in SHARDS:
             async for row in self._lanes.wakeups(lane, micros(now)):
                 try:
                     before = await self._rows.glance(row.job_id, row.tenant_id)
@@ -191,18 +191,18 @@ class Scanner:
         """A row that is still to come up says enough by itself."""
         if row.due > micros(self._now()) and self._owes_nothing(row):
             return None
-        sight = self._sights.get(row.job_id)
-        if sight is not None and sight.head.wakeup == row.row:
-            if sight.due_at is not None and micros(sight.due_at) <= micros(self._now()):
-                return FoundRow(micros(sight.due_at), row.job_id, not row.held)
+        seen_job = self._seen_jobs.get(row.job_id)
+        if seen_job is not None and seen_job.head.wakeup == row.row:
+            if seen_job.due_at is not None and micros(seen_job.due_at) <= micros(self._now()):
+                return FoundRow(micros(seen_job.due_at), row.job_id, not row.held)
         if row.due > micros(self._now()):
             return FoundRow(row.due, row.job_id, not row.held)
         return await self._compared(row, await self._rows.glance(row.job_id, row.tenant_id))
 
     def _owes_nothing(self, row: Wakeup) -> bool:
         """The row of a job that has ended: it only waits until the job has been copied."""
-        sight = self._sights.get(row.job_id)
-        return sight is not None and sight.head.wakeup == row.row and sight.due_at is None
+        seen_job = self._seen_jobs.get(row.job_id)
+        return seen_job is not None and seen_job.head.wakeup == row.row and seen_job.due_at is None
 
     # -- a row that has come up --------------------------------------------------------------
 
@@ -253,13 +253,13 @@ class Scanner:
             fenced = await self._rows.touch(job, job.wakeup)
             if isinstance(fenced, Refused):
                 return  # someone has written since: look again
-            self._sights.forget(job.job_id)
+            self._seen_jobs.forget(job.job_id)
         self._lanes.drop(row.lane, [row.row, *_stale(row, job)])
 
     async def _ended(self, row: Wakeup, job: Glance) -> bool:
         """Make sure that the tenant's lists know."""
-        sight = self._sights.get(job.job_id)
-        if sight is not None and sight.settled:
+        seen_job = self._seen_jobs.get(job.job_id)
+        if seen_job is not None and seen_job.settled:
             return True
         try:
             stored = await self._rows.read(job.job_id, job.tenant_id)
@@ -288,7 +288,7 @@ class Scanner:
         )
         await self._lanes.announce(moved, ())
         etag = await self._rows.touch(job, moved.row)
-        self._sights.forget(job.job_id)
+        self._seen_jobs.forget(job.job_id)
         if not isinstance(etag, Refused):
             self._lanes.drop(row.lane, [row.row, *_stale(row, job)])
 

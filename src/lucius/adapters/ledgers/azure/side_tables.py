@@ -27,7 +27,7 @@ from lucius.ports.leases import LeaseRow
 # Rows in one partition, guarded by the ETags of the service: leases of lanes, and notes.
 
 LEASES: Final = "LEASE"
-NOTES: Final = "NOTE"
+SHARED_RECORDS: Final = "NOTE"
 
 
 class AzureLeases:

@@ -37,7 +37,7 @@ from lucius.system.instruments import Count, Instruments
 
 # What the Azure ledgers count.
 
-THROTTLED_COUNTER = ("429", "503")
+THROTTLED_STATUSES = ("429", "503")
 
 
 class TableInstruments(Instruments):
@@ -50,7 +50,7 @@ class TableInstruments(Instruments):
             "Requests that Azure Table Storage turned away because of too many; each is tried again",
             ("status",),
         )
-        for status in THROTTLED_COUNTER:
+        for status in THROTTLED_STATUSES:
             self.throttled.expect(status)
 
 

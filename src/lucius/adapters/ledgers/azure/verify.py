@@ -23,7 +23,7 @@ from lucius.adapters.ledgers.azure.tenants import (
     cells_of,
     live_cells,
 )
-from lucius.adapters.ledgers.azure.wakeups import DESKS, LaneTable, due_of, entry_of, ready_rows
+from lucius.adapters.ledgers.azure.wakeups import SHARDS, LaneTable, due_of, entry_of, ready_rows
 from lucius.adapters.ledgers.rules import group_of, ready_steps
 from lucius.adapters.ledgers.stored.job_codec import decode_events
 from lucius.adapters.ledgers.stored.json_form import maybe_micros
@@ -150,7 +150,7 @@ class Examination:
 
     async def _indexed(self) -> JobIndex:
         index = JobIndex()
-        for lane in DESKS:
+        for lane in SHARDS:
             async for wakeup in self._lanes.wakeups(lane):
                 index.wakeups.add(wakeup.row)
             async for row in self._lanes.ready(lane):

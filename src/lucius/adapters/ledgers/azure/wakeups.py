@@ -33,7 +33,7 @@ from lucius.adapters.ledgers.stored.job_codec import SCHEMA
 from lucius.adapters.ledgers.stored.json_form import MICROSECOND
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
-from lucius.core.plan import FIRST_DESK
+from lucius.core.plan import FIRST_SHARD
 from lucius.core.record import record
 from lucius.core.routing import LANES
 from lucius.ports.ledger import ReadyEntry
@@ -65,7 +65,7 @@ class Wakeup:
     """The ready rows that were written with it."""
 
 
-DESKS: Final = range(LANES * len(FIRST_DESK))
+SHARDS: Final = range(LANES * len(FIRST_SHARD))
 """A lane of each engine has rows of its own."""
 
 
@@ -81,7 +81,7 @@ def due_of(wakeup: str) -> int:
 def new_wakeup(job: Job, due: int, claim_hash: str, written: int) -> Wakeup:
     return Wakeup(
         new_row(due, job.job_id, job.version),
-        job.plan.desk,
+        job.plan.shard,
         due,
         job.job_id,
         job.version,
@@ -99,14 +99,14 @@ def new_row(due: int, job_id: str, version: int) -> str:
 
 
 def ready_row(job: Job, index: int, position: int) -> str:
-    line, _, tenant_id = queue_of(job, index)
+    queue_name, _, tenant_id = queue_of(job, index)
     step_id = job.plan.steps[index].step_id
-    return names.key(READY, line, tenant_id, names.rising(position), job.job_id, step_id)
+    return names.key(READY, queue_name, tenant_id, names.rising(position), job.job_id, step_id)
 
 
 def entry_of(lane: int, row: str) -> ReadyEntry:
-    _, line, tenant_id, position, job_id, step_id = names.parts_of(row)
-    return ReadyEntry(int(position), job_id, step_id, line, lane, tenant_id)
+    _, queue_name, tenant_id, position, job_id, step_id = names.parts_of(row)
+    return ReadyEntry(int(position), job_id, step_id, queue_name, lane, tenant_id)
 
 
 def unnamed(lane: int, rows: Iterable[str], wakeup: str, places: Collection[int]) -> list[str]:

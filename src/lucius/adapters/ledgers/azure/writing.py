@@ -24,7 +24,7 @@ from lucius.adapters.ledgers.azure.wakeups import (
     ready_rows,
     unnamed,
 )
-from lucius.adapters.ledgers.rules import HeldClaim, ready_steps, standing
+from lucius.adapters.ledgers.rules import HeldClaim, existing_claim, ready_steps
 from lucius.adapters.ledgers.stored.json_form import instant, micros
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerError, LedgerTooNewError, LedgerUnavailableError
@@ -48,7 +48,7 @@ MOST: Final = 20_000
 
 
 @record
-class Sight:
+class SeenJob:
     version: int
     etag: str
     head: StepsHead
@@ -60,21 +60,23 @@ class Sight:
     """Whether the tenant's rows are known to say that it has ended."""
 
 
-def sight_of(job: Job, head: StepsHead, etag: str, *, settled: bool = False) -> Sight:
-    return Sight(job.version, etag, head, job.steps, job.due_at, job.terminal, job.in_dlq, settled)
+def seen_job_of(job: Job, head: StepsHead, etag: str, *, settled: bool = False) -> SeenJob:
+    return SeenJob(
+        job.version, etag, head, job.steps, job.due_at, job.terminal, job.in_dlq, settled
+    )
 
 
-class Sights:
+class SeenJobs:
     """The latest are kept. Nobody relies on them: an ETag guards every save."""
 
     def __init__(self) -> None:
-        self._jobs: OrderedDict[str, Sight] = OrderedDict()
+        self._jobs: OrderedDict[str, SeenJob] = OrderedDict()
 
-    def get(self, job_id: str) -> Sight | None:
+    def get(self, job_id: str) -> SeenJob | None:
         return self._jobs.get(job_id)
 
-    def put(self, job_id: str, sight: Sight) -> None:
-        self._jobs[job_id] = sight
+    def put(self, job_id: str, seen_job: SeenJob) -> None:
+        self._jobs[job_id] = seen_job
         self._jobs.move_to_end(job_id)
         if len(self._jobs) > MOST:
             self._jobs.popitem(last=False)
@@ -121,7 +123,7 @@ class Stamps:
 # Whatever stops in between is found by the wake-up: a claim without rows is completed by whoever repeats
 # the request, or removed with its count after ten minutes.
 
-CREATING_RACES: Final = 20
+CREATE_RACES: Final = 20
 
 
 class Creation:
@@ -130,14 +132,14 @@ class Creation:
         rows: Layout,
         tenants: Tenants,
         lanes: LaneTable,
-        sights: Sights,
+        seen_jobs: SeenJobs,
         stamps: Stamps,
         now: Callable[[], datetime],
     ) -> None:
         self._rows = rows
         self._tenants = tenants
         self._lanes = lanes
-        self._sights = sights
+        self._seen_jobs = seen_jobs
         self._stamps = stamps
         self._now = now
 
@@ -157,7 +159,7 @@ class Creation:
         state = found.state if found is not None else None
         held = HeldClaim(row["body_hash"], bool(row["keyed"]), job_id, state)
         if state is not None:
-            return standing(claim, held)
+            return existing_claim(claim, held)
         if held.keyed and held.body_hash != claim.body_hash:
             return KeyReused(job_id)
         return Unfinished(job_id, instant(micros(row["created_at"])))
@@ -175,10 +177,10 @@ class Creation:
         except LedgerUnavailableError:
             raise  # nobody knows how far it came: the wake-up row brings it up
         except LedgerError:
-            self._lanes.drop(job.plan.desk, announced)
+            self._lanes.drop(job.plan.shard, announced)
             raise
         if outcome not in (Created(), Duplicate(job.job_id)):
-            self._lanes.drop(job.plan.desk, announced)
+            self._lanes.drop(job.plan.shard, announced)
         return outcome
 
     async def _announced(self, claim: Claim, job: Job) -> tuple[StepsHead, list[str]]:
@@ -205,7 +207,7 @@ class Creation:
     ) -> CreateOutcome | StepsHead:
         """A head: the claim is this job's, and it counts and is listed where that head says."""
         replaces: str | None = None
-        for _ in range(CREATING_RACES):
+        for _ in range(CREATE_RACES):
             answer = await self._tenants.admit(job, head, limit, replaces)
             if answer is None:
                 return head
@@ -225,7 +227,7 @@ class Creation:
     ) -> CreateOutcome:
         etag = await self._rows.insert(job, head, events)
         if not isinstance(etag, Refused):
-            self._sights.put(job.job_id, sight_of(job, head, etag))
+            self._seen_jobs.put(job.job_id, seen_job_of(job, head, etag))
             if job.terminal:
                 await self._tenants.end(job, head)
             return Created()
@@ -243,7 +245,7 @@ class Creation:
         if found.save_id == head.save_id:
             return Created()
         if found.claim_hash == head.claim_hash:
-            lane = job.plan.desk
+            lane = job.plan.shard
             self._lanes.drop(lane, unnamed(lane, announced, found.wakeup, found.places))
             return Duplicate(job.job_id)
         await self._tenants.withdraw(job.tenant_id, head.claim_hash, job.job_id)
@@ -252,7 +254,7 @@ class Creation:
 
 log = logging.getLogger("lucius.ledger")
 
-RACES: Final = 10
+SAVE_RACES: Final = 10
 
 
 @record
@@ -269,26 +271,26 @@ class Saving:
         rows: Layout,
         tenants: Tenants,
         lanes: LaneTable,
-        sights: Sights,
+        seen_jobs: SeenJobs,
         stamps: Stamps,
         now: Callable[[], datetime],
     ) -> None:
         self._rows = rows
         self._tenants = tenants
         self._lanes = lanes
-        self._sights = sights
+        self._seen_jobs = seen_jobs
         self._stamps = stamps
         self._now = now
 
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         save_id = new_lease_id()
-        for _ in range(RACES):
-            sight = await self._sight(job, expected)
-            if sight is None or sight.version != expected:
+        for _ in range(SAVE_RACES):
+            seen_job = await self._seen_job(job, expected)
+            if seen_job is None or seen_job.version != expected:
                 return False
-            prepared = await self._prepared(sight, job, save_id)
+            prepared = await self._prepared(seen_job, job, save_id)
             head = prepared.head
-            etag = await self._rows.replace(sight.steps, sight.etag, job, head, events)
+            etag = await self._rows.replace(seen_job.steps, seen_job.etag, job, head, events)
             if isinstance(etag, Refused):
                 found = await self._refused(job, expected, prepared)
                 if found is None:
@@ -296,62 +298,64 @@ class Saving:
                 if found.head.save_id != save_id:
                     continue
                 etag = found.etag  # this save had landed, and its answer was lost
-            await self._landed(sight, sight_of(job, head, etag, settled=sight.settled), job)
+            await self._landed(
+                seen_job, seen_job_of(job, head, etag, settled=seen_job.settled), job
+            )
             return True
         raise LedgerUnavailableError(
             f"job {job.job_id} is being written by others faster than by us"
         )
 
-    async def _sight(self, job: Job, expected: int) -> Sight | None:
+    async def _seen_job(self, job: Job, expected: int) -> SeenJob | None:
         """What is stored now. What was seen is good enough, unless the caller has seen more."""
-        sight = self._sights.get(job.job_id)
-        if sight is not None and sight.version >= expected:
-            return sight
+        seen_job = self._seen_jobs.get(job.job_id)
+        if seen_job is not None and seen_job.version >= expected:
+            return seen_job
         try:
             stored = await self._rows.read(job.job_id, job.tenant_id)
         except LedgerTooNewError:
             return None
         if stored is None:
             return None
-        sight = sight_of(stored.job, stored.head, stored.etag)
-        self._sights.put(job.job_id, sight)
-        return sight
+        seen_job = seen_job_of(stored.job, stored.head, stored.etag)
+        self._seen_jobs.put(job.job_id, seen_job)
+        return seen_job
 
-    async def _refused(self, job: Job, expected: int, prepared: Prepared) -> Sight | None:
+    async def _refused(self, job: Job, expected: int, prepared: Prepared) -> SeenJob | None:
         """Read what is stored instead. The rows of the lane go, unless the stored job relies on them.
 
         A save whose answer was lost is sent again and refused because of itself. The stored job may also be
         a later one, which was saved on top of it.
         """
-        self._sights.forget(job.job_id)
-        found = await self._sight(job, expected)
+        self._seen_jobs.forget(job.job_id)
+        found = await self._seen_job(job, expected)
         if found is not None:
             places = (found.head.ready or {}).values()
-            unused = unnamed(job.plan.desk, prepared.written, found.head.wakeup, places)
-            self._lanes.drop(job.plan.desk, unused)
+            unused = unnamed(job.plan.shard, prepared.written, found.head.wakeup, places)
+            self._lanes.drop(job.plan.shard, unused)
         return found
 
-    async def _landed(self, before: Sight, saved: Sight, job: Job) -> None:
-        lane, kept = job.plan.desk, saved.head.ready or {}
-        self._sights.put(job.job_id, saved)
+    async def _landed(self, before: SeenJob, saved: SeenJob, job: Job) -> None:
+        lane, kept = job.plan.shard, saved.head.ready or {}
+        self._seen_jobs.put(job.job_id, saved)
         left = {step: at for step, at in (before.head.ready or {}).items() if step not in kept}
         self._lanes.drop(lane, list(ready_rows(job, left)))
         if saved.head.wakeup != before.head.wakeup and before.due_at is not None:
             self._lanes.drop(lane, [before.head.wakeup])
         await self._concluded(before, saved, job)
 
-    def _places(self, sight: Sight, job: Job) -> Mapping[str, int]:
+    def _places(self, seen_job: SeenJob, job: Job) -> Mapping[str, int]:
         """Who keeps a place in the ready queues, and who gets a new one at the end."""
-        held = sight.head.ready or {}
+        held = seen_job.head.ready or {}
         steps = [job.plan.steps[at].step_id for at in ready_steps(job)]
         return {step: held[step] if step in held else self._stamps.next() for step in steps}
 
-    async def _prepared(self, sight: Sight, job: Job, save_id: str) -> Prepared:
+    async def _prepared(self, seen_job: SeenJob, job: Job, save_id: str) -> Prepared:
         """Write what the lane must know before the save lands, if anything."""
-        ready = self._places(sight, job)
-        fresh = {step: at for step, at in ready.items() if step not in (sight.head.ready or {})}
-        head = replace(sight.head, ready=dict(ready), save_id=save_id)
-        due = self._announced_at(sight, job, fresh)
+        ready = self._places(seen_job, job)
+        fresh = {step: at for step, at in ready.items() if step not in (seen_job.head.ready or {})}
+        head = replace(seen_job.head, ready=dict(ready), save_id=save_id)
+        due = self._announced_at(seen_job, job, fresh)
         if due is None:
             return Prepared(head)
         wakeup = new_wakeup(job, due, head.claim_hash, micros(self._now()))
@@ -359,49 +363,51 @@ class Saving:
         await self._lanes.announce(wakeup, rows)
         return Prepared(replace(head, wakeup=wakeup.row), (wakeup.row, *rows))
 
-    def _announced_at(self, sight: Sight, job: Job, fresh: Mapping[str, int]) -> int | None:
+    def _announced_at(self, seen_job: SeenJob, job: Job, fresh: Mapping[str, int]) -> int | None:
         """When a new wake-up row must come up; none where the one that stands is good enough.
 
         It is good if it comes up before the job is due. One that has come up already, before the job is due,
         would be looked at for nothing: writing a new one now is cheaper.
         """
         now = micros(self._now())
-        stands = due_of(sight.head.wakeup) if sight.due_at is not None else None
+        stands = due_of(seen_job.head.wakeup) if seen_job.due_at is not None else None
         if job.due_at is None:
-            changes_lists = job.terminal and (not sight.terminal or job.in_dlq != sight.in_dlq)
+            changes_lists = job.terminal and (
+                not seen_job.terminal or job.in_dlq != seen_job.in_dlq
+            )
             leaves_something = changes_lists or self._rows.apart
             return now if stands is None and leaves_something else None
         due = micros(job.due_at)
-        goes_out = any(s.out for s in job.steps) and not any(s.out for s in sight.steps)
+        goes_out = any(s.out for s in job.steps) and not any(s.out for s in seen_job.steps)
         if stands is None or due < stands or fresh or goes_out:
             return due
         return due if stands <= now < due else None
 
     # -- after the save ----------------------------------------------------------------------
 
-    async def _concluded(self, before: Sight, saved: Sight, job: Job) -> None:
+    async def _concluded(self, before: SeenJob, saved: SeenJob, job: Job) -> None:
         """The save is durable, whatever happens here: what is not done now, the wake-up row brings up."""
         try:
             if job.terminal:
                 await self._relisted(before, saved, job)
-            if self._lanes.crowded(job.plan.desk):
-                await self._lanes.settle([job.plan.desk])
+            if self._lanes.crowded(job.plan.shard):
+                await self._lanes.settle([job.plan.shard])
         except LedgerError as error:
             log.warning("job %s is saved, its lists are behind: %s", job.job_id, error)
 
-    async def _relisted(self, before: Sight, saved: Sight, job: Job) -> None:
+    async def _relisted(self, before: SeenJob, saved: SeenJob, job: Job) -> None:
         if not saved.settled:
             await self._tenants.end(job, saved.head)
         if before.terminal and (not saved.settled or before.in_dlq != job.in_dlq):
             await self._tenants.relist(job, saved.head)
-        self._sights.put(job.job_id, replace(saved, settled=True))
+        self._seen_jobs.put(job.job_id, replace(saved, settled=True))
         if self._rows.is_copied(job.job_id):
             self.copied(job)
 
     def copied(self, job: Job) -> None:
         """Nothing is left to be done for a job that has ended and owes nothing: its wake-up row may go."""
-        sight = self._sights.get(job.job_id)
-        if sight is None or sight.version != job.version or not sight.settled:
+        seen_job = self._seen_jobs.get(job.job_id)
+        if seen_job is None or seen_job.version != job.version or not seen_job.settled:
             return
-        if job.due_at is None and sight.head.wakeup:
-            self._lanes.drop(job.plan.desk, [sight.head.wakeup])
+        if job.due_at is None and seen_job.head.wakeup:
+            self._lanes.drop(job.plan.shard, [seen_job.head.wakeup])

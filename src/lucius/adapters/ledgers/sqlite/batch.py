@@ -13,10 +13,10 @@ from lucius.adapters.ledgers.rules import (
     HeldClaim,
     InflightGroup,
     QueueKey,
+    existing_claim,
     group_of,
     queue_of,
     ready_steps,
-    standing,
 )
 from lucius.adapters.ledgers.sqlite import rows
 from lucius.adapters.ledgers.sqlite.queries import Positions, read_counts, read_positions
@@ -262,7 +262,7 @@ class Batch:
         """In the order look up, limits, claim, rows."""
         claim, job = op.claim, op.job
         key, group = (claim.tenant_id, claim.claim_hash), group_of(job)
-        refused = standing(claim, self._claims.get(key))
+        refused = existing_claim(claim, self._claims.get(key))
         refused_by_limit = refused or self.memory.counts.saturated(group, op.limits)
         if refused_by_limit is not None:
             return refused_by_limit
@@ -282,7 +282,7 @@ class Batch:
         memory.remember(job.job_id, head)
         plan = job.plan
         self._added += (head.no, job.job_id, group.tenant_id, plan.request_type)
-        self._added += (micros(plan.accepted_at), plan.desk, group.mode, head.state, job.version)
+        self._added += (micros(plan.accepted_at), plan.shard, group.mode, head.state, job.version)
         self._added += (head.schema, job.in_dlq, maybe_micros(job.completed_at))
         self._added += (maybe_micros(job.due_at), write_positions(head.ready), op.doc)
         self._added.append(plan.redrive_of)

@@ -64,7 +64,7 @@ CHANGE: Final = "UPDATE notes SET holder = ?, content = ?, stamp = ? WHERE key =
 DROP: Final = "DELETE FROM notes WHERE key = ? AND stamp = ?"
 
 
-class SqliteNotes:
+class SqliteSharedRecords:
     def __init__(
         self, reader: sqlite3.Connection, writing: Callable[[], Writer], foreign: ForeignErrors
     ) -> None:
@@ -189,8 +189,8 @@ class SqliteLedger:
             raise LedgerError(f"{self.path} is open for reading only")
         return self._writer
 
-    def notes(self) -> SqliteNotes:
-        return SqliteNotes(self._reader, self._writing, self._foreign)
+    def shared_records(self) -> SqliteSharedRecords:
+        return SqliteSharedRecords(self._reader, self._writing, self._foreign)
 
     async def claimed(self, claim: Claim) -> Taken | None:
         with self._foreign:
@@ -277,8 +277,10 @@ class SqliteLedger:
             held = self._writer.held if self._writer else queries.read_held(self._reader)
         return held.view(frozenset(lanes))
 
-    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
-        queue = (line, lane, tenant_id)
+    async def ready(
+        self, queue_name: str, lane: int, tenant_id: str, limit: int
+    ) -> Sequence[ReadyEntry]:
+        queue = (queue_name, lane, tenant_id)
         with self._foreign:
             found = queries.ready(self._reader, queue, limit + len(self._unreadable))
         return self._unreadable.leave_out(found, limit)

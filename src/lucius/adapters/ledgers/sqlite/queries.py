@@ -12,8 +12,8 @@ from lucius.adapters.ledgers.rules import (
     InflightCounts,
     InflightGroup,
     QueueKey,
+    existing_claim,
     may_be_out,
-    standing,
 )
 from lucius.adapters.ledgers.stored.job_codec import SCHEMA, decode_events, decode_job, too_new
 from lucius.adapters.ledgers.stored.json_form import instant, micros
@@ -92,7 +92,7 @@ def claimed(conn: sqlite3.Connection, claim: Claim) -> Taken | None:
     if row is None:
         return None
     body_hash, keyed, job_id, state = row
-    return standing(claim, HeldClaim(body_hash, bool(keyed), job_id, state))
+    return existing_claim(claim, HeldClaim(body_hash, bool(keyed), job_id, state))
 
 
 # -- due -------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _columns(job: Job, row: tuple[Any, ...]) -> Iterator[Drift]:
         "tenant": (row[1], job.tenant_id),
         "request_type": (row[2], job.plan.request_type),
         "created_at": (row[3], micros(job.plan.accepted_at)),
-        "lane and mode": (tuple(row[4:6]), (job.plan.desk, job.plan.routing.resolved_mode)),
+        "lane and mode": (tuple(row[4:6]), (job.plan.shard, job.plan.routing.resolved_mode)),
         "state": (row[6], job.state.value),
         "dlq": (bool(row[7]), job.in_dlq),
         "completed_at": (row[8], maybe_micros(job.completed_at)),
@@ -176,13 +176,13 @@ def _events(job: Job, rows: list[tuple[Any, ...]]) -> Iterator[Drift]:
 
 def _ready(job: Job, column: str | None, rows: list[tuple[Any, ...]]) -> Iterator[Drift]:
     steps = job.plan.steps
-    wanted = {steps[i].step_id: job.plan.line_of(steps[i].service) for i in ready_steps(job)}
+    wanted = {steps[i].step_id: job.plan.queue_name(steps[i].service) for i in ready_steps(job)}
     stored = {step_id: service for _, step_id, service, *_ in rows}
     for step_id in wanted.keys() - stored.keys():
         yield Drift("ready_missing", job.job_id, f"step {step_id} is ready and not queued")
     for _, step_id, service, lane, tenant, position in rows:
         place = (service, lane, tenant)
-        if place != (wanted.get(step_id), job.plan.desk, job.tenant_id):
+        if place != (wanted.get(step_id), job.plan.shard, job.tenant_id):
             yield Drift("ready_without_step", job.job_id, f"{step_id} at {place}, {position}")
     positions = {(steps[index].step_id, position) for index, position in read_positions(column)}
     if positions != {(step_id, position) for _, step_id, *_, position in rows}:

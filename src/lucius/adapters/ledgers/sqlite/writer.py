@@ -27,7 +27,7 @@ from lucius.core.errors import (
 
 # Whether the ledger's file takes writes: what the last one said, and whether any page is damaged.
 
-health_log = logging.getLogger("lucius.ledger")
+ledger_log = logging.getLogger("lucius.ledger")
 
 PROBE_BYTES: Final = 32_768
 """About as much as a new job adds to the file."""
@@ -43,19 +43,19 @@ class WriteHealth:
     def failed(self, error: LedgerError) -> None:
         self.heard(error)
         if self.failure is None:
-            health_log.error("the ledger does not take writes: %s", error)
+            ledger_log.error("the ledger does not take writes: %s", error)
         self.failure = error
 
     def took(self) -> None:
         if self.failure is not None:
             self.failure = None
-            health_log.warning("the ledger takes writes again")
+            ledger_log.warning("the ledger takes writes again")
 
     def heard(self, error: LedgerError) -> None:
         """Any statement failed, of whoever."""
         if isinstance(error, LedgerCorruptError) and self.damage is None:
             self.damage = error
-            health_log.error("the ledger is damaged: %s; stop, and restore a backup", error)
+            ledger_log.error("the ledger is damaged: %s; stop, and restore a backup", error)
 
 
 def fill_probe(conn: sqlite3.Connection, memory: Memory) -> int:

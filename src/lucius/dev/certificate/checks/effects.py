@@ -85,7 +85,7 @@ async def foreign_output_kept(trial: Trial) -> None:
 )
 async def no_effect_before_the_end(trial: Trial) -> None:
     exam = trial.hand_slow()
-    await exam.heard(ACK, trial.pace.ack)
+    await exam.wait_for_reply(ACK, trial.pace.ack)
     await trial.beat(exam, trial.pace.slow + trial.pace.ack)
     if not exam.of(RESULT):
         await trial.expect_no_effect(exam, "while the step still runs")
@@ -115,7 +115,7 @@ async def failure_leaves_nothing(trial: Trial) -> None:
 )
 async def duplicate_starts_nothing(trial: Trial) -> None:
     exam = trial.hand_slow()
-    await exam.heard(ACK, trial.pace.ack)
+    await exam.wait_for_reply(ACK, trial.pace.ack)
     trial.gateway.hand(exam)
     await exam.handed(2)
     await trial.success(exam, more=trial.pace.slow)

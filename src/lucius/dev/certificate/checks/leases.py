@@ -25,7 +25,7 @@ from lucius.dev.certificate.trial import Trial, check
 )
 async def heartbeats_while_working(trial: Trial) -> None:
     exam = trial.hand_slow()
-    await exam.heard(ACK, trial.pace.ack)
+    await exam.wait_for_reply(ACK, trial.pace.ack)
     await trial.beat(exam)
     await trial.result(exam, more=trial.pace.slow)
     times = [reply.at for reply in exam.replies]
@@ -58,7 +58,7 @@ async def stale_lease_commits_nothing(trial: Trial) -> None:
 )
 async def expired_lease_commits_nothing(trial: Trial) -> None:
     exam = trial.hand_slow(verdicts={HEARTBEAT: (UNAVAILABLE,)})
-    await exam.heard(ACK, trial.pace.ack)
+    await exam.wait_for_reply(ACK, trial.pace.ack)
     await exam.until(lambda: bool(exam.of(RESULT)), trial.pace.slow + trial.pace.ack)
     trial.expect_slow(exam, trial.pace.lease)
     await asyncio.sleep(trial.pace.quiet)

@@ -38,7 +38,7 @@ async def ack_comes_first(trial: Trial) -> None:
 )
 async def ack_sent_again(trial: Trial) -> None:
     exam = trial.hand(verdicts={ACK: (UNAVAILABLE, UNAVAILABLE, APPLIED)})
-    await exam.heard(ACK, trial.pace.ack * 2, count=3)
+    await exam.wait_for_reply(ACK, trial.pace.ack * 2, count=3)
     await trial.success(exam)
 
 
@@ -49,7 +49,7 @@ async def ack_sent_again(trial: Trial) -> None:
 )
 async def no_work_without_ack(trial: Trial) -> None:
     exam = trial.hand(verdicts={ACK: (UNAVAILABLE,)}, ack_timeout_seconds=1.5)
-    await exam.heard(ACK, trial.pace.ack)
+    await exam.wait_for_reply(ACK, trial.pace.ack)
     await asyncio.sleep(1.5)
     await trial.quiet()
     await trial.expect_no_effect(exam, "though no ACK was ever taken")
@@ -62,7 +62,7 @@ async def no_work_without_ack(trial: Trial) -> None:
 )
 async def refused_ack_starts_nothing(trial: Trial) -> None:
     exam = trial.hand(verdicts={ACK: (STALE,)})
-    await exam.heard(ACK, trial.pace.ack)
+    await exam.wait_for_reply(ACK, trial.pace.ack)
     await trial.quiet()
     await trial.expect_no_effect(exam, "though its ACK was refused")
 

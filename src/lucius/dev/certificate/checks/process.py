@@ -42,7 +42,7 @@ async def outage_is_survived(trial: Trial) -> None:
 async def crash_is_made_good(trial: Trial) -> None:
     async with trial.fresh() as own:
         exam = own.hand_slow()
-        await exam.heard(ACK, own.pace.ack)
+        await exam.wait_for_reply(ACK, own.pace.ack)
         await own.examinee.kill()
         await own.expect_no_effect(exam, "though the process was killed in the middle")
         await own.examinee.start()
@@ -68,7 +68,7 @@ class Drained:
 async def drained(trial: Trial) -> Drained:
     async with trial.fresh() as own:
         exam = own.hand_slow()
-        await exam.heard(ACK, own.pace.ack)
+        await exam.wait_for_reply(ACK, own.pace.ack)
         own.examinee.terminate()
         await asyncio.sleep(own.pace.quiet)
         late = own.hand()

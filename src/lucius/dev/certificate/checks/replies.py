@@ -6,14 +6,14 @@ from datetime import datetime
 
 from lucius.core.errors import RequestError
 from lucius.core.wire import MAX_REF, MAX_STRING, parse_reply
-from lucius.dev.certificate.exam import RESULT, BrokenError, Exam, Heard
+from lucius.dev.certificate.exam import RESULT, BrokenError, Exam, ReceivedReply
 from lucius.dev.certificate.trial import TRACE_ID, Trial, check
 
 NAMED = ("jobId", "stepId", "attempt_no", "lease_id")
 MOST_BYTES = 64 * 1024
 
 
-async def answered(trial: Trial, exam: Exam | None = None) -> list[Heard]:
+async def answered(trial: Trial, exam: Exam | None = None) -> list[ReceivedReply]:
     """What a whole attempt was answered with; at least one reply."""
     exam = exam or trial.hand()
     await exam.handed()
@@ -163,7 +163,7 @@ async def no_secrets_in_replies(trial: Trial) -> None:
                     raise BrokenError(f"{name} of the {reply.kind} contains the callback_token")
 
 
-def _shown(reply: Heard) -> Iterator[tuple[str, str]]:
+def _shown(reply: ReceivedReply) -> Iterator[tuple[str, str]]:
     """What other people get to see."""
     for name, value in reply.body.items():
         if name != "callback_token":

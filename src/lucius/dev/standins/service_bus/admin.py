@@ -62,7 +62,7 @@ def queue_options(body: str) -> QueueOptions:
     )
 
 
-def rule_of(name: str, body: str) -> Rule:
+def parsed_rule(name: str, body: str) -> Rule:
     found = _described(body, "RuleDescription").find(f"{{{BUS}}}Filter")
     kind = found.get(f"{{{XSI}}}type", "") if found is not None else "TrueFilter"
     if found is None or kind == "TrueFilter":
@@ -369,7 +369,7 @@ def _on_rule(broker: Broker, topic: str, name: str, rule: str, request: Request)
     if request.method == "PUT":
         if known is not None and not request.updates:
             return EXISTS
-        found.define(rule_of(rule, request.body))
+        found.define(parsed_rule(rule, request.body))
         status = HTTPStatus.CREATED if known is None else HTTPStatus.OK
         return Reply(status, rule_entry(found.rules[rule]))
     if known is None:
