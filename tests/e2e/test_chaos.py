@@ -121,12 +121,15 @@ Blow = tuple[Callable[..., Awaitable[None]], tuple[str, ...]]
 SERVICES = tuple(f"run tests.faults.kill_services:{name}" for name in ("alpha", "beta", "gamma"))
 BLOWS: dict[str, tuple[Blow, ...]] = {
     "azure": (
+        (kill, ("/reconciler-1",)),
+        (kill, ("/orchestrator-1",)),
         (freeze, ("/reconciler-2",)),
         (kill, SERVICES),
         (kill, ("/orchestrator-2", "/reconciler-2")),
     ),
     "temporal": (
         (kill, ("lucius worker",)),
+        (kill, ("/invoker-1", "/orchestrator-1")),
         (kill, ("server start-dev",)),
         (freeze, ("/invoker-2",)),
         (kill, SERVICES),
