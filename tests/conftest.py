@@ -67,8 +67,8 @@ def pytest_collection_finish() -> None:
 def collected() -> Iterator[None]:
     """What a test leaves open is collected in it. Later, the warning would fail a test that did nothing.
 
-    A fixture, and no hook of the teardown: pytest asks for such warnings before the last of those. What outlives
-    the test is not looked at again: a collection of all that a run has imported and keeps takes 50 ms and more.
+    A fixture, and no hook of the teardown: pytest asks for such warnings before the last of those. What
+    outlives the test is not looked at again: to look at all that a run keeps takes 50 ms and more.
     """
     yield
     gc.collect()

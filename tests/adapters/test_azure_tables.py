@@ -257,7 +257,9 @@ async def test_an_account_that_cannot_be_reached_is_said_with_its_setting() -> N
 
 async def test_two_settings_that_name_one_table_are_refused(tmp_path: Path) -> None:
     same = {"LUCIUS_LEDGER_TABLE": "one_table", "LUCIUS_JOB_INDEX_TABLE": "OneTable"}
-    with pytest.raises(TableConnectionError, match="LUCIUS_JOB_INDEX_TABLE and LUCIUS_LEDGER_TABLE name the same"):
+    with pytest.raises(
+        TableConnectionError, match="LUCIUS_JOB_INDEX_TABLE and LUCIUS_LEDGER_TABLE name the same"
+    ):
         await opened(tmp_path, shared_azurite().table_connection, **same)
 
 

@@ -74,7 +74,7 @@ class Up:
 
 
 class Changed(Up):
-    """With other constants of `lucius.app`, such as `serve.HEAD_TIME`, so that no test waits long."""
+    """With other constants of `lucius.app`, such as `processes.HEAD_TIME`, so that no test waits long."""
 
     def __init__(self, constants: Mapping[str, str], folder: Path, *options: str) -> None:
         self._constants = constants

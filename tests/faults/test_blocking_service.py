@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from lucius.platform import Output, Service, Task
-from lucius.platform.standby import StandbyHeartbeats
+from lucius.platform.runner import StandbyHeartbeats
 
 FOLDER = Path(os.environ["FOLDER"])
 

@@ -7,6 +7,7 @@ import logging
 from datetime import datetime
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 
@@ -93,6 +94,17 @@ def test_no_line_of_a_stack_pretends_to_be_another_record() -> None:
 def test_the_ids_of_a_record_bring_no_secret(formatter: logging.Formatter) -> None:
     for name in FIELDS:
         assert "hunter2" not in written(formatter, "x", **{name: "a;password=hunter2"})
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()], ids=["json", "text"])
+def test_what_a_reply_names_an_id_cannot_keep_a_record_from_being_written(
+    formatter: logging.Formatter,
+) -> None:
+    deep = orjson.loads("[" * 1000 + "]" * 1000)
+    record = logging.makeLogRecord({"msg": "said", "jobId": deep, "attempt_no": 2})
+    line = formatter.format(record)
+    assert "said" in line
+    assert "(list)" in line
 
 
 def test_libraries_log_neither_requests_with_their_addresses_nor_their_workings(

@@ -172,12 +172,12 @@ async def test_silent_connections_do_not_keep_monitors_out_of_the_reserve() -> N
 
 
 async def test_lucius_up_has_the_limits(tmp_path: Path) -> None:
-    with running(Changed({"serve.PER_ADDRESS": "3"}, tmp_path, "--no-services")) as server:
+    with running(Changed({"processes.PER_ADDRESS": "3"}, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         async with held(port, 3):
             assert code_of(await said(port, request("/v1/jobs"))) == "TOO_MANY_CONNECTIONS"
             assert status_of(await said(port, request("/healthz"))) == 200
-    with running(Changed({"serve.CONNECTIONS": "3"}, tmp_path, "--no-services")) as server:
+    with running(Changed({"processes.CONNECTIONS": "3"}, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         async with held(port, 3):
             assert code_of(await said(port, request("/v1/jobs"))) == "CONNECTIONS_EXHAUSTED"

@@ -101,6 +101,8 @@ narrowed.config.generation.update(modes=[GenerationMode.POSITIVE])
 INGRESS = ("/v1/orchestrate", "/v1/commands")
 CREATING = (*INGRESS, "/v1/jobs/{jobId}:redrive")
 Query = dict[str, Any]
+SECONDS = re.compile(r"[1-5]?[0-9](\.[0-9]+)?|60")
+"""In a query they may be a text."""
 
 
 def unknowable(case: Case) -> Checks:
@@ -137,6 +139,8 @@ def bring_near(case: Case, job_id: str) -> None:
         case.path_parameters["jobId"] = job_id
     for place in (case.query, case.body):
         wait = place.get("wait_seconds") if isinstance(place, dict) else None
+        if place is case.query and SECONDS.fullmatch(str(wait)):
+            wait = float(str(wait))
         if isinstance(place, dict) and isinstance(wait, int | float) and 0.01 < wait <= 60:
             place["wait_seconds"] = 0.01
 

@@ -154,7 +154,7 @@ async def test_each_request_of_a_connection_has_time_of_its_own() -> None:
 
 async def test_lucius_up_has_the_guard(tmp_path: Path) -> None:
     half = "timedelta(seconds=0.5)"
-    times = {"serve.HEAD_TIME": half, "serve.BODY_TIME": half}
+    times = {"processes.HEAD_TIME": half, "processes.BODY_TIME": half}
     with running(Changed(times, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         halves = [GET, POST.replace(b" / ", b" /v1/orchestrate ").replace(b"x\r", b"localhost\r")]

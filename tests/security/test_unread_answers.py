@@ -113,7 +113,7 @@ async def test_without_the_guard_it_stays() -> None:
 
 async def test_lucius_up_has_the_guard(tmp_path: Path) -> None:
     """Many requests in one go, each for a large page, and none of the answers is read."""
-    times = {"serve.UNREAD_TIME": "timedelta(seconds=0.5)"}
+    times = {"processes.UNREAD_TIME": "timedelta(seconds=0.5)"}
     with running(Changed(times, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         with await asking(port) as client:

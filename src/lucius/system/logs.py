@@ -126,11 +126,16 @@ def message_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     found = {name: getattr(record, name, None) for name in FIELDS}
     found["trace_id"] = found["trace_id"] or tracing.current_trace_id()
-    return {
-        name: redacted(value) if isinstance(value, str) else value
-        for name, value in found.items()
-        if value is not None
-    }
+    return {name: _plain(value) for name, value in found.items() if value is not None}
+
+
+def _plain(value: object) -> str | int:
+    """Texts and numbers. A reply may hold anything, and a value that is nested too deep for JSON would raise
+    out of the call that logs it.
+    """
+    if isinstance(value, str):
+        return redacted(value)
+    return value if isinstance(value, int) else f"({type(value).__name__})"
 
 
 def _message(record: logging.LogRecord) -> str:
