@@ -65,6 +65,12 @@ def test_outputs_are_listed_and_copied(tmp_path: Path, kept: str) -> None:
         assert "2 written to copies" in shown
         copies = {name: (tmp_path / "copies" / name).read_text() for name in names}
         assert sorted(copies.values()) == ["HELLO!", "HELLO!!"]
+        wrong = [LUCIUS, "job", "files", job["jobId"], "--data", "elsewhere"]
+        refused = subprocess.run(
+            wrong, cwd=tmp_path, env=clean_environment(**env), capture_output=True, text=True
+        )
+        assert refused.returncode == 1, "another directory's workspaces are no answer"
+        assert "--data" in refused.stderr
         workspace = tmp_path / "data/workspace"
         assert len(list(workspace.rglob("output.txt"))) == (2 if kept == "all" else 0)
     assert lucius(tmp_path, "verify", "--data", "data", **env) == "clean\n"

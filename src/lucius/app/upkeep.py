@@ -90,19 +90,27 @@ async def prunable(settings: Settings, before: datetime) -> int:
 async def job_outputs(
     settings: Settings, workspace_ref: str, to: Path | None
 ) -> list[tuple[str, int]]:
-    """Names and sizes of what the steps of a job have put into its workspace; copied to a folder if named."""
-    root = workspace_ref.rstrip("/") + "/"
+    """Names and sizes of what the steps of a job have put into its workspace; copied to a folder if named.
+
+    WorkspaceError: these settings are not those of the server. A wrong folder would look empty.
+    """
+    root, home = workspace_ref.rstrip("/") + "/", settings.workspace_url.rstrip("/") + "/"
+    if not root.startswith(home):
+        raise WorkspaceError(
+            f"the job's workspace is {root}, and the workspaces of these settings are in {home}: name the"
+            " data directory of the server with --data, or set LUCIUS_WORKSPACE_URL as it has it"
+        )
     opened = open_workspace(settings, restores=False)
     try:
         workspace, found = opened.within(root), list[tuple[str, int]]()
         for uri in await workspace.list(root):
             name = unquote(uri[len(root) :])
-            data = await workspace.read(uri) if _is_output(name) else None
-            if data is None:
+            size = await workspace.size(uri) if _is_output(name) else None
+            if size is None:
                 continue
-            found.append((name, len(data)))
+            found.append((name, size))
             if to is not None:
-                _copy(data, to, name)
+                _copy(await workspace.read(uri) or b"", to, name)
         return found
     finally:
         await opened.close()

@@ -17,7 +17,7 @@ from typing import Any, Final
 from lucius.adapters.workspaces.files import RECORDS_FILE, make_folder, sync_folder
 from lucius.core.errors import WorkspaceError
 
-# Notes that come together are created by a few statements, however many there are.
+# Records that come together are created by a few statements, however many there are.
 #
 # A thread gives up the interpreter at every statement, and a busy event loop makes it wait each time.
 
@@ -27,7 +27,7 @@ MOST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A note to create, unless another one is there; with it go rows of the table `write_ahead_rows`.
+    """A record to create, unless another one is there; with it go rows of the table `promised`.
 
     `beside` are objects that stay in the database, by their paths, instead of becoming files.
     """
@@ -337,7 +337,7 @@ def written(conn: sqlite3.Connection, key: str, data: bytes) -> None:
 
 
 def removed(conn: sqlite3.Connection, path: str, *, whole: bool) -> None:
-    """A note, or everything below a folder, with what was promised there."""
+    """Remove a record, or everything below a folder, and the write-ahead copies of files there."""
     ends = (path.rstrip("/") + "/", path.rstrip("/") + "0") if whole else (path, path)
     within = "BETWEEN ? AND ?"
     conn.execute(f"DELETE FROM notes WHERE key {within}", ends)
