@@ -15,25 +15,25 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-CORE = (
-    "decide",
-    "callbacks",
-    "turn",
-    "idempotency",
-    "references",
-    "retry",
-    "routing",
-    "sequence",
-    "ticks",
-    "wire",
-)
-STORED = ("job_codec", "json_form", "plan_codec")
+
+def modules(room: str, *names: str) -> list[str]:
+    return [f"src/lucius/{room}/{name}.py" for name in names]
+
+
 HOT = [
-    *(f"src/lucius/core/{name}.py" for name in CORE),
-    *(f"src/lucius/adapters/ledgers/stored/{name}.py" for name in STORED),
+    *modules("core", "callbacks", "decide", "idempotency", "references", "retry", "routing"),
+    *modules("core", "sequence", "ticks", "turn", "wire"),
+    *modules("engine", "cache", "dispatcher", "inbox", "loop", "releases", "replies", "windows"),
+    *modules("engine/admission", "rules"),
+    *modules("adapters/buses", "linked", "memory", "packets", "subscriptions"),
+    *modules("adapters/ledgers/sqlite", "batch", "rows"),
+    *modules("adapters/ledgers/stored", "job_codec", "json_form", "plan_codec"),
+    *modules("http", "body", "tokens", "views"),
+    *modules("platform", "commit", "messages"),
 ]
-"""Functions that every job calls many times and no I/O. Modules of records stay Python: mypyc loses their
-`ClassVar`s, and gains nothing where `dataclasses` writes the methods."""
+"""Modules that every job goes through. Those of records stay Python: mypyc loses their `ClassVar`s, and gains
+nothing where `dataclasses` writes the methods. So do `engine/observer.py`, whose classes are inherited from, and
+`platform/execution.py`, which does not run when it is compiled."""
 
 
 def extensions() -> list[Extension]:

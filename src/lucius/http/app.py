@@ -1,6 +1,8 @@
 """The application: a FastAPI app of every route, with problem documents for all that goes wrong."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -66,12 +68,51 @@ ROUTERS: Final = (
 """The busiest first: routes are tried one after the other."""
 ROUTES: Final = tuple(route for router in ROUTERS for route in routes_in(router.routes))
 """Given to the app as they are: a router that it includes costs a request 50 us of CPU more."""
-_AT_ONCE: Final = {
-    (route.method, route.path): route.handle_request
-    for route in ROUTES
-    if isinstance(route, ShortRoute) and "{" not in route.path
-}
-"""The API's routes of the short way whose path is a plain text, by method and path."""
+
+
+class ShortWays:
+    """The API's routes of the short way that are found without a search: by method and path.
+
+    Their paths are plain, or have their only parameter at the end, beside no other route.
+    """
+
+    def __init__(self, routes: Sequence[ApiRoute]) -> None:
+        beside = Counter((route.method, _folder(route.path)) for route in routes)
+        self._plain: dict[tuple[str, str], Endpoint] = {}
+        self._folders: dict[tuple[str, str], tuple[str, Endpoint]] = {}
+        for route in routes:
+            if not isinstance(route, ShortRoute):
+                continue
+            folder, last = _folder(route.path), route.path.rpartition("/")[2]
+            if "{" not in route.path:
+                self._plain[route.method, route.path] = route.handle_request
+            elif (
+                _ONE_NAME.fullmatch(last)
+                and "{" not in folder
+                and beside[route.method, folder] == 1
+            ):
+                self._folders[route.method, folder] = last[1:-1], route.handle_request
+
+    def find(self, scope: Scope) -> Endpoint | None:
+        method, path = scope["method"], scope["path"]
+        plain = self._plain.get((method, path))
+        if plain is not None:
+            return plain
+        folder, _, last = path.rpartition("/")
+        found = self._folders.get((method, folder))
+        if found is None or not last:
+            return None
+        name, endpoint = found
+        scope["path_params"] = {name: last}
+        return endpoint
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+_ONE_NAME: Final = re.compile(r"\{\w+\}")
+_SHORT_WAYS: Final = ShortWays(ROUTES)
 _DESCRIPTION: Final = (
     "Post a command, follow its job. Errors are problem documents (RFC 9457) with a stable `code`."
 )
@@ -99,7 +140,7 @@ class Application(FastAPI):
             openapi_url=None,
             redirect_slashes=False,
             lifespan=_lifespan,
-            middleware=[Middleware(Edge, context, self._unrouted, _AT_ONCE)],
+            middleware=[Middleware(Edge, context, self._unrouted, _SHORT_WAYS)],
             exception_handlers={HTTPException: self._unrouted},
             telemetry=NO_TELEMETRY,
             webhooks=document.router,
@@ -156,8 +197,8 @@ class Section:
 class Edge:
     """What is looked at before a route: whether the host is ours, and under which path a proxy serves us.
 
-    The proxy may take that path away or not. A route of the short way with a plain path is found here:
-    going through FastAPI's middlewares and all routes costs it some 60 us of CPU (docs/decisions/0055).
+    The proxy may take that path away or not. Routes of the short way are found here if they can be: going
+    through FastAPI's middlewares and all routes costs some 60 us of CPU (docs/decisions/0055).
     """
 
     def __init__(
@@ -165,11 +206,11 @@ class Edge:
         app: ASGIApp,
         context: ApiContext,
         refused: OnRefusal,
-        at_once: Mapping[tuple[str, str], Endpoint],
+        short_ways: ShortWays,
     ) -> None:
         self._app = app
         self._refused = refused
-        self._at_once = at_once
+        self._short_ways = short_ways
         self._hosts = context.hosts
         self._root = context.options.root_path
 
@@ -179,11 +220,11 @@ class Edge:
             await self._app(scope, receive, send)
             return
         refusal = self._hosts.refusal(scope) if self._hosts is not None else None
-        at_once = self._at_once.get((scope["method"], scope["path"]))
+        short = self._short_ways.find(scope)
         if refusal is not None:
             response = await self._refused(Request(scope, receive, send), refusal)
-        elif at_once is not None:
-            response = await at_once(Request(scope, receive, send))
+        elif short is not None:
+            response = await short(Request(scope, receive, send))
         else:
             await self._app(scope, receive, send)
             return

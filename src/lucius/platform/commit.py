@@ -186,9 +186,7 @@ class Commits:
 
     def over(self, workspace: Workspace) -> Self:
         """The same, over a view of the workspace in which only one job's objects can be reached."""
-        scoped = self.__class__.__new__(self.__class__)
-        scoped.__dict__.update(self.__dict__, _workspace=workspace)
-        return scoped
+        return self.__class__(workspace)
 
     async def once(
         self, directive: Directive, propose: Propose, stands: Callable[[], bool]
