@@ -80,8 +80,9 @@ from lucius.system.spans import traced
 
 SHARED_LOOK: Final = timedelta(seconds=1)
 """How often what is due is looked for where other processes leave work: their nudge may be lost."""
-WAITING: Final = 250
-"""Requests of one caller that may wait at once: event streams, long polls and pulls."""
+WAITING: Final = 900
+"""Requests of one caller that may wait at once: event streams, long polls and pulls. An address may have 100
+connections more, for what it asks without waiting."""
 UNRESTORED: Final = "{} lost outputs cannot be written again; `lucius verify` and the log name them"
 
 

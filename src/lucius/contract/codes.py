@@ -494,7 +494,7 @@ CALLERS: Final = (
         429,
         "Too many requests of the caller wait at once",
         "Event streams, long polls (`wait_seconds`) and pulls hold a connection while they wait. A caller"
-        " may have 250 of them at once, or an address where callers are not known. Nothing was done.",
+        " may have 900 of them at once, or an address where callers are not known. Nothing was done.",
         "End some of them, ask without waiting, or give each worker an API key of its own.",
         retry_after=True,
     ),
