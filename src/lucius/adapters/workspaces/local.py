@@ -7,7 +7,7 @@ is protected inside of them, is refused, also where it leads there by `..` or sy
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
@@ -126,7 +126,7 @@ class LocalWorkspace:
     async def read(self, uri: str) -> bytes | None:
         path = self._path(uri, self._readable)
         if self._is_record(path):
-            return await self._record(path)
+            return await self._records.read(path)
         with _reported(uri):
             try:
                 if size_of(path) <= INLINE_BYTES:
@@ -139,15 +139,10 @@ class LocalWorkspace:
         """An object of a workspace that is no file: a small output may be in the database alone."""
         return await self._records.read(path) if below(path, self._root) else None
 
-    async def _record(self, path: str) -> bytes | None:
-        """A note. One that is not in the database may be a file of an earlier version, but no link."""
-        found = await self._records.read(path)
-        return found if found is not None or self._records.complete else _old_record(path)
-
     async def size(self, uri: str) -> int | None:
         path = self._path(uri, self._readable)
         if self._is_record(path):
-            found = await self._record(path)
+            found = await self._records.read(path)
             return None if found is None else len(found)
         with _reported(uri):
             try:
@@ -159,7 +154,7 @@ class LocalWorkspace:
     async def digest(self, uri: str) -> Digest | None:
         path = self._path(uri, self._readable)
         if self._is_record(path):
-            return _digest(await self._record(path))
+            return _digest(await self._records.read(path))
         with _reported(uri):
             try:
                 if size_of(path) <= INLINE_BYTES:
@@ -188,8 +183,6 @@ class LocalWorkspace:
                 return None
             return await self._place(uri, files)
         mark = None if unless is None else self._path(unless, self._writable)
-        if not self._records.complete and _any_exists(first, mark):  # a note of an earlier version
-            return None if mark is not None and await self._record(mark) is not None else 0
         beside = [] if self._small_as_files else self._staying(files[1:])
         wanted = files[1 + len(beside) :]
         rest = [WriteAheadFile(path, self._top(path), data) for path, data in wanted]
@@ -214,8 +207,6 @@ class LocalWorkspace:
         self, uri: str, files: Sequence[tuple[str, bytes]], *, over: bool = False
     ) -> int:
         placing = Placing(files, self._top(files[0][0]), over=over)
-        if placing.top == self._root:
-            self._records.precede_files()
         with _reported(uri):
             for path, _ in files:
                 await self._write_ahead_files.release(path)
@@ -309,7 +300,7 @@ class LocalWorkspace:
     async def list(self, prefix: str) -> list[str]:
         """Notes alone are looked up at once: that is quicker than handing it to a thread."""
         start = self._path(prefix, self._readable)
-        if prefix.endswith("/") and self._is_record(start) and self._records.complete:
+        if prefix.endswith("/") and self._is_record(start):
             return [Path(path).as_uri() for path in self._records.below(start) if self._open(path)]
         return await _in_thread(prefix, lambda: self._list(prefix))
 
@@ -318,24 +309,8 @@ class LocalWorkspace:
         await self._records.close()
 
 
-def _old_record(path: str) -> bytes | None:
-    folder = os.path.dirname(path)
-    if not os.path.lexists(folder):
-        return None
-    if os.path.islink(folder):
-        raise WorkspaceRefusedError(f"{path} leads out of its folder")
-    with _reported(path), suppress(FileNotFoundError):
-        size_of(path)
-        return read_file(path)
-    return None
-
-
 def _digest(data: bytes | None) -> Digest | None:
     return None if data is None else Digest(sha256(data).hexdigest(), len(data))
-
-
-def _any_exists(*paths: str | None) -> bool:
-    return any(path is not None and os.path.lexists(path) for path in paths)
 
 
 def path_of(uri: str) -> str:

@@ -100,13 +100,9 @@ CREATE TABLE IF NOT EXISTS notes (
     no INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS promised (
     id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, top TEXT NOT NULL, data BLOB NOT NULL,
-    owner TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL, note TEXT NOT NULL DEFAULT '');
+    owner TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL, note TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS promised_places ON promised (path, owner, boot, at);
 """
-ADDED: Final = "ALTER TABLE promised ADD COLUMN note TEXT NOT NULL DEFAULT ''"
-"""What a table of an earlier version lacks: the key of the note that made the promise."""
-COMPLETE: Final = 1
-"""The version of a database that was made before anything else was in its folder."""
 RecordChange = Callable[[sqlite3.Connection], Any]
 Wanted = tuple[str, asyncio.Future[bytes | None]]
 """The key of a note that is to be read, and who waits for it."""
@@ -129,8 +125,6 @@ class Records:
         self.path = os.path.join(folder, RECORDS_FILE)
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
-        self._complete = False
-        self._preceded = False
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: list[Asked] = []
@@ -142,20 +136,6 @@ class Records:
     @property
     def exist(self) -> bool:
         return os.path.exists(self.path)
-
-    @property
-    def complete(self) -> bool:
-        """Whether no note is a file, as earlier versions had them: the database says so."""
-        if not self._complete:
-            self._complete = self.rows("PRAGMA user_version") == [(COMPLETE,)]
-        return self._complete
-
-    def precede_files(self) -> None:
-        """Before the first file of a new workspace, make the database: so no note can be a file."""
-        folder = os.path.dirname(self.path)
-        if not self._preceded and not (os.path.isdir(folder) and os.listdir(folder)):
-            self.opened().close()
-        self._preceded = True
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -217,7 +197,6 @@ class Records:
         """For its owner alone, as the records have what documents say."""
         folder = os.path.dirname(self.path)
         make_folder(folder, folder)
-        first = not os.listdir(folder)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             sync_folder(folder)
@@ -227,10 +206,6 @@ class Records:
         made.execute("PRAGMA journal_mode = WAL")
         made.execute("PRAGMA synchronous = FULL")
         made.executescript(SCHEMA)
-        with suppress(sqlite3.OperationalError):  # it is there
-            made.execute(ADDED)
-        if first:
-            made.execute(f"PRAGMA user_version = {COMPLETE}")
         return made
 
     async def close(self) -> None:
