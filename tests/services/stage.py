@@ -16,7 +16,7 @@ from lucius.ports.bus import Message, Subscription
 from lucius.ports.workspace import Workspace
 from lucius.services import Embedding, Ocr, Sis
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "src/lucius/cli/examples"
 SAMPLE = EXAMPLES / "sample.pdf"
 SCAN = EXAMPLES / "scan.pdf"
 REPLIES = reply_topic(0)

@@ -106,6 +106,6 @@ def test_boxes_of_one_height_are_one_line_and_a_gap_begins_a_paragraph() -> None
     def box(left: int, top: int) -> list[tuple[int, int]]:
         return [(left, top), (left + 50, top), (left + 50, top + 20), (left, top + 20)]
 
-    found = [(box(0, 0), "Lamp", 1), (box(90, 4), "oil", 1), (box(0, 24), "next", 1)]
-    assert _in_lines([*found, (box(0, 90), "far below", 1)]) == "Lamp oil\nnext\n\nfar below"
+    found = [(box(0, 0), "Lamp"), (box(90, 4), "oil"), (box(0, 24), "next")]
+    assert _in_lines([*found, (box(0, 90), "far below")]) == "Lamp oil\nnext\n\nfar below"
     assert _in_lines([]) == ""

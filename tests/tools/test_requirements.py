@@ -32,5 +32,5 @@ def test_a_server_without_services_needs_none_of_their_libraries() -> None:
 
 
 def test_the_pins_need_no_graphics_libraries_of_the_system() -> None:
-    """OpenCV with windows needs libGL; the same without windows is pinned in its place."""
+    """OpenCV with windows needs libGL."""
     assert "opencv-python" not in pins("dev.txt").keys() | pins("services.txt").keys()

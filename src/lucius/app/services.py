@@ -123,7 +123,7 @@ def check_libraries() -> None:
     if names := missing():
         raise LibrariesMissingError(
             f"the services OCR, EMBEDDING and SIS are not installed ({', '.join(names)} missing): pip"
-            " install 'lucius[services]' (Python 3.11 or 3.12), or run workers of your own, which pull"
+            " install 'lucius[services]', or run workers of your own, which pull"
             " their directives from POST /v1/services/{service}/directives:pull"
         )
 

@@ -10,7 +10,7 @@ from lucius.services.embedding import Embedding
 from lucius.services.ocr import Ocr
 from lucius.services.sis import Sis
 
-LIBRARIES: Final = ("numpy", "PIL", "pypdfium2", "rapidocr_onnxruntime", "wordllama")
+LIBRARIES: Final = ("numpy", "PIL", "pypdfium2", "rapidocr", "wordllama")
 
 __all__ = ["LIBRARIES", "Embedding", "Ocr", "Sis", "missing"]
 

@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from lucius.services.sheets import (
 LANGUAGES: Final = ("en", "zh")
 DETECTION_SIDE: Final = 1280
 """Pixels of the longer side when lines are looked for; they are read at full size."""
-WIDENED: Final = 2.8
+WIDENED: Final = 2.4
 """How far a line's box goes beyond its letters. With less, spaces between words are lost."""
 PARAGRAPH: Final = 0.9
 """A gap of more than this part of a line's height begins a paragraph."""
@@ -50,9 +50,9 @@ class Recogniser:
             model = self._idle.pop()
         except IndexError:
             model = _loaded()
-        found, _ = model(picture)
+        found = model(picture)
         self._idle.append(model)
-        return _in_lines(found or [])
+        return _in_lines(zip(found.boxes, found.txts, strict=True) if found.txts else ())
 
     def rest(self) -> None:
         """Between two documents: models beyond a few would keep memory that other processes need."""
@@ -68,23 +68,26 @@ def recogniser() -> Recogniser:
 def _loaded() -> Any:
     """Each line is read by itself: beside a longer one it would be padded, and lose its spaces."""
     import cv2
-    from rapidocr_onnxruntime import RapidOCR
+    from rapidocr import RapidOCR
 
     cv2.setNumThreads(1)
     return RapidOCR(
-        intra_op_num_threads=1,
-        inter_op_num_threads=1,
-        det_limit_type="max",
-        det_limit_side_len=DETECTION_SIDE,
-        det_unclip_ratio=WIDENED,
-        rec_batch_num=1,
+        params={
+            "Global.log_level": "error",
+            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+            "Det.limit_type": "max",
+            "Det.limit_side_len": DETECTION_SIDE,
+            "Det.unclip_ratio": WIDENED,
+            "Rec.rec_batch_num": 1,
+        }
     )
 
 
-def _in_lines(found: list[Any]) -> str:
+def _in_lines(found: Iterable[tuple[Any, str]]) -> str:
     """Boxes of one height are one line; a wide gap between lines begins a paragraph."""
     lines: list[tuple[float, float, str]] = []
-    for box, text, _ in found:
+    for box, text in found:
         top, bottom = min(y for _, y in box), max(y for _, y in box)
         if lines and (top + bottom) / 2 < lines[-1][1]:
             above, below, before = lines.pop()
