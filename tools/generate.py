@@ -16,6 +16,7 @@ from tools.certificate_page import certificate_page
 from tools.chart_secrets import chart_secrets
 from tools.codes_pages import causes_page, errors_page
 from tools.dashboard import dashboard_page
+from tools.licences import notice
 from tools.metrics_page import metrics_page
 from tools.models_page import PAGES as MODEL_PAGES
 from tools.models_page import filled
@@ -25,6 +26,7 @@ from tools.states_page import states_page
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "NOTICE": notice,
     "deploy/chart/secrets.yaml": chart_secrets,
     "deploy/grafana/lucius.json": dashboard_page,
     "docs/reference/asyncapi.json": asyncapi.text,
