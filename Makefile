@@ -24,7 +24,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: azurite help setup demo check format test test-fast explore simulate bench compiled docs lock clean
+.PHONY: azurite help setup demo check format test test-fast explore simulate bench compiled dist docs lock clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ $(COMPILED_STAMP): $(DEV_STAMP) setup.py pyproject.toml $(shell find src -type f
 	LUCIUS_COMPILED=1 $(INSTALL) --no-deps --no-build-isolation --target $(@D) .
 	PYTHONPATH=$(@D) $(BIN)/python -m lucius --version | grep compiled
 	@touch $@
+
+dist: $(STAMP) ## Build the sdist and the wheel into dist: the same bytes for the same commit
+	$(BIN)/python -m tools.dist
 
 docs: $(DEV_STAMP) ## Regenerate the generated documentation
 	$(BIN)/python -m tools.generate $(ARGS)

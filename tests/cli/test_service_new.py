@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from lucius.app.settings import load_settings
 from lucius.cli.main import main
 from lucius.platform import Output, Service
 from lucius.ports.config import Catalog
-from tests.cli.up import clean_environment
 from tests.deploy.chart import CHART, HELM, IMAGE
 
 FILES = {
@@ -32,7 +30,6 @@ FILES = {
     "tests/test_service.py",
     "values.yaml",
 }
-PATIENCE = 400
 
 
 def new(folder: Path, step_type: str, *words: str) -> Result:
@@ -55,22 +52,6 @@ def project(tmp_path: Path) -> Path:
         str(Path(each).relative_to(folder)) for each in json.loads(result.stdout)["files"]
     } == FILES
     return folder
-
-
-@pytest.mark.xdist_group("stacks")
-def test_a_new_project_passes_its_own_tests_untouched(project: Path) -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
-    done = subprocess.run(
-        words,
-        cwd=project,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-    assert "8 passed" in done.stdout
 
 
 def test_its_protocol_file_makes_a_server_use_the_service(project: Path) -> None:

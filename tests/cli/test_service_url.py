@@ -11,6 +11,7 @@ from typing import IO, Any, cast
 import pytest
 from click.testing import CliRunner
 
+from lucius import __version__
 from lucius.app.stacks import die_with_parent
 from lucius.cli.main import main
 from lucius.client import BlockingClient
@@ -117,7 +118,7 @@ def assert_known_once(client: BlockingClient) -> None:
     (shout,) = client.services().services
     (known,) = shout.workers
     assert known.worker_id.startswith("shout-")
-    assert (known.slots, known.version) == (8, "0.1.0")
+    assert (known.slots, known.version) == (8, __version__)
 
 
 def assert_loaded(folder: Path, running: Up) -> None:

@@ -46,7 +46,7 @@ print(job.state, step.step_id, step.state, refused.code)
 
 def test_a_generated_client_submits_waits_and_reads(tmp_path: Path) -> None:
     document = tmp_path / "contract.pdf"
-    shutil.copy(ROOT / "examples/sample.pdf", document)
+    shutil.copy(ROOT / "src/lucius/cli/examples/sample.pdf", document)
     with up(tmp_path) as server:
         _generate(tmp_path, server.url)
         words = [sys.executable, "-c", SCRIPT, server.url, document.as_uri()]

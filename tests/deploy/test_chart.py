@@ -1,5 +1,6 @@
 """Each values file renders to objects that Kubernetes takes, with what a safe rollout needs."""
 
+import re
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -104,7 +105,10 @@ def test_the_packaged_chart_holds_the_alerts(tmp_path: Path) -> None:
 
 
 def test_the_chart_is_of_the_version_of_the_product() -> None:
-    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    page = (CHART.parents[1] / "docs/how-to/azure.md").read_text("utf-8")
+    assert set(re.findall(r":(\d+\.\d+\.\d+)\b", page)) == {__version__}
 
 
 def test_a_field_that_kubernetes_does_not_know_is_found() -> None:

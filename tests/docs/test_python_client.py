@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/how-to/python-client.md").read_text("utf-8")
 
 def test_the_script_submits_a_job_and_prints_its_output(tmp_path: Path) -> None:
     document = tmp_path / "contract.pdf"
-    shutil.copy(ROOT / "examples/sample.pdf", document)
+    shutil.copy(ROOT / "src/lucius/cli/examples/sample.pdf", document)
     script = next(block.text for block in blocks_of(PAGE) if block.info == "python")
     with up(tmp_path) as server:
         done = subprocess.run(

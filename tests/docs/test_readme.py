@@ -27,7 +27,7 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Up]:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "src/lucius/cli/examples", tmp_path / "examples")
     with up(tmp_path) as server:
         yield server
 

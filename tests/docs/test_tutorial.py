@@ -18,7 +18,7 @@ APART = [pytest.param(name, marks=pytest.mark.xdist_group("stacks")) for name in
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "src/lucius/cli/examples", tmp_path / "examples")
     return tmp_path
 
 

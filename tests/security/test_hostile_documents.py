@@ -8,7 +8,7 @@ import httpx
 from tests.cli.up import Up, up
 from tests.services.hostile import without_end
 
-SAMPLE = Path(__file__).parents[2] / "examples" / "sample.pdf"
+SAMPLE = Path(__file__).parents[2] / "src/lucius/cli/examples/sample.pdf"
 
 
 def submit(client: httpx.Client, document: Path, request_type: str = "OCR") -> str:

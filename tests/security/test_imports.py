@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.up import LUCIUS, clean_environment, up
 
-SAMPLE = Path(__file__).parents[2] / "examples/sample.pdf"
+SAMPLE = Path(__file__).parents[2] / "src/lucius/cli/examples/sample.pdf"
 HOSTILE = "import pathlib; pathlib.Path(__file__).with_name('imported').touch()\n"
 LIBRARIES = (
     "json",

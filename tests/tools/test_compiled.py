@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tools.dist import tree
+
 ROOT = Path(__file__).parents[2]
-PARTS = ("setup.py", "pyproject.toml", "LICENSE")
 TESTS = (
     "callbacks",
     "control",
@@ -24,16 +25,6 @@ TESTS = (
     "wire",
 )
 pytestmark = pytest.mark.xdist_group("compiled")
-
-
-def tree(folder: Path) -> Path:
-    """A copy of what a wheel is made of."""
-    folder.mkdir()
-    for name in PARTS:
-        shutil.copy(ROOT / name, folder)
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(ROOT / "src", folder / "src", ignore=ignored)
-    return folder
 
 
 def run(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,8 +35,9 @@ ASKED: Final = {
         "When does the agreement begin?",
     ),
 }
-"""What is asked of the documents that ship with the repository; the first one is a scan."""
+"""What is asked of the documents that come with the package; the first one is a scan."""
 EXAMPLES: Final = Path("examples")
+"""Where they are written, so that the commands of the README and the tutorial find them."""
 NAME_WIDTH: Final = max(map(len, ASKED))
 """So that the bars of the documents stand below each other."""
 READY_SECONDS: Final = 60.0
@@ -62,9 +63,7 @@ class Run:
     "documents",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    default=[EXAMPLES / name for name in ASKED],
-    show_default=True,
-    help="A document to read; may be given several times.",
+    help="A document to read; may be given several times.  [default: two written to examples/]",
 )
 @click.option(
     "--prompt",
@@ -94,6 +93,7 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
     if unknown is not None and not prompts:
         raise click.UsageError(f"say with --prompt what to ask of {printable(str(unknown))}")
     private_folder(data)
+    documents = documents or _examples()
     if not as_json:
         click.echo("A server with the services OCR, EMBEDDING and SIS starts ...")
     with _server(data, documents) as url:
@@ -106,6 +106,15 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
             _show(run)
         click.echo(NEXT)
     click.get_current_context().exit(max(exit_code(run.job) for run in runs))
+
+
+def _examples() -> tuple[Path, ...]:
+    """The documents of the package, written where they are not there already."""
+    EXAMPLES.mkdir(exist_ok=True)
+    for name in ASKED:
+        with suppress(FileExistsError), (EXAMPLES / name).open("xb") as out:
+            out.write((Path(__file__).parent / EXAMPLES / name).read_bytes())
+    return tuple(EXAMPLES / name for name in ASKED)
 
 
 def _run(

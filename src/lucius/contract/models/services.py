@@ -104,7 +104,7 @@ class SettingView(View):
 class SettingsView(View):
     """The settings of the process that answers."""
 
-    version: str = Field(description="The version of LUCIUS that answers", examples=["0.1.0"])
+    version: str = Field(description="The version of LUCIUS that answers", examples=["0.9.0"])
     settings: list[SettingView] = Field(description="Every setting")
     warnings: list[str] = Field(description="Variables that are set and do nothing", examples=[[]])
 
