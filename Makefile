@@ -17,6 +17,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILED_STAMP := build/compiled/.stamp
 # COMPILED=1 runs tests and benchmarks on the compiled modules.
 PYTHON_OF := $(if $(COMPILED),PYTHONPATH=$(abspath $(dir $(COMPILED_STAMP))) )$(BIN)/python
+# What `make test-fast` runs: folders whose tests start no server and no browser, but for those marked as slow.
+FAST := $(addprefix tests/,api conformance contract core engine ingress insight platform simulation)
 # The trees the type checker covers, as far as they exist.
 CODE := $(wildcard src tests bench tools)
 
@@ -81,8 +83,8 @@ $(ASYNCAPI_STAMP): $(DEV_STAMP) $(ASYNCAPI)/package.json $(ASYNCAPI)/package-loc
 test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) $(ASYNCAPI_STAMP) $(if $(COMPILED),$(COMPILED_STAMP)) ## Run the tests (ARGS= is passed to pytest)
 	$(PYTHON_OF) -m pytest -n $(WORKERS) --dist loadgroup $(if $(COMPILED),-m "not of_the_sources") $(ARGS)
 
-test-fast: $(DEV_STAMP) ## Run the tests that start no process: no brokers, no browsers, no Azurite
-	$(PYTHON_OF) -m pytest -n auto -m "not slow" $(ARGS)
+test-fast: $(DEV_STAMP) ## Run the quick tests of the core, the engine, the kit and HTTP: no brokers, browsers or Azurite
+	$(PYTHON_OF) -m pytest -n auto -m "not slow" $(or $(ARGS),$(FAST))
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
 	$(BIN)/python -m tests.core.explore --deep $(ARGS)

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import slow
-
 ASKED_FOR = {"LUCIUS_SERVICEBUS_CONNECTION"}
 """Where it is set, the bus suite runs there instead of on the stand-in."""
 
@@ -36,25 +34,10 @@ BROKERS = re.compile("service_?bus|nats|bus_restarts|two_deployments|broker", re
 the middle of its handshake. Python warns when it collects that connection."""
 
 
-def pytest_configure() -> None:
-    slow.watch()
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if slow.is_slow(item):
-            item.add_marker("slow")
         if BROKERS.search(item.nodeid):
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    slow.begins(item)
-    found = yield
-    slow.ends()
-    return found
 
 
 def pytest_collection_finish() -> None:

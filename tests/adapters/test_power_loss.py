@@ -123,7 +123,6 @@ async def survives(folder: Path, failure: Failure) -> int:
     return len(disk.moments)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("failure", [POWER, TORN, KILL], ids=["power", "torn", "kill"])
 async def test_nothing_answered_is_lost_whenever_it_fails(tmp_path: Path, failure: Failure) -> None:
     moments = await survives(tmp_path / "disk", failure)
@@ -134,7 +133,6 @@ def nothing(*args: Any, **options: Any) -> Any:
     return None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "sabotage",
     [

@@ -30,7 +30,6 @@ def trial(folder: Path, *probe: str) -> Trial:
     )
 
 
-@pytest.mark.slow
 async def test_the_probe_counts_the_effects_of_one_key(tmp_path: Path) -> None:
     sent = tmp_path / "sent.log"
     sent.write_text("")
@@ -52,7 +51,6 @@ async def test_without_a_probe_the_reason_names_it(tmp_path: Path) -> None:
         await looking.effect(looking.hand())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("code", ["print('many')", "raise SystemExit(3)"])
 async def test_a_probe_that_prints_no_number_is_named(tmp_path: Path, code: str) -> None:
     looking = trial(tmp_path, sys.executable, "-c", code)

@@ -20,6 +20,7 @@ from lucius.core.errors import BusError
 from lucius.dev.standins.service_bus import StandIn
 from lucius.ports.bus import Bus, Delivery, Message, Property, Subscription
 from tests.bus_looks import dead_letters
+from tests.conformance.on_every import SERVER
 from tests.nats_server import shared_server
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -141,7 +142,7 @@ class NatsAdapter:
 
     def __init__(self, name: str, *more: str, by_topic: bool) -> None:
         self.name = name
-        self.capabilities = frozenset({OUTAGE, SETTLED, ENCODES, SIZES, *more})
+        self.capabilities = frozenset({OUTAGE, SETTLED, ENCODES, SIZES, SERVER, *more})
         self._by_topic = by_topic
 
     def run(self, body: Body) -> None:
@@ -171,7 +172,7 @@ class ServiceBusAdapter:
     def __init__(self) -> None:
         self.name = "servicebus"
         self._given = os.environ.get("LUCIUS_SERVICEBUS_CONNECTION", "")
-        always = frozenset({SETTLED, TOPICS, ENCODES, SIZES})
+        always = frozenset({SETTLED, TOPICS, ENCODES, SIZES, SERVER})
         self.capabilities = always if self._given else always | {OUTAGE}
 
     def run(self, body: Body) -> None:

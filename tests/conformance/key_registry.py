@@ -13,6 +13,7 @@ from lucius.http.keys import FileKeys, KeyFile
 from lucius.ports.keys import KeyStore
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite
+from tests.conformance.on_every import SERVER
 from tests.memory_tables import ForgetfulTables, MemoryTables
 
 Opens = Callable[[], KeyStore]
@@ -71,7 +72,7 @@ class DoubleAdapter:
 
 class AzuriteAdapter:
     name = "azure"
-    capabilities: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset({SERVER})
 
     def run(self, body: Body) -> None:
         async def main(store: Store, prefix: str) -> None:

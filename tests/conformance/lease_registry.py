@@ -13,6 +13,7 @@ from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.leases import LeaseStore
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite
+from tests.conformance.on_every import SERVER
 
 Body = Callable[[LeaseStore], Awaitable[None]]
 
@@ -53,7 +54,7 @@ class SqliteSharedRecordsAdapter:
 
 
 class AzuriteAdapter:
-    capabilities: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset({SERVER})
 
     def __init__(self, name: str, partition: str) -> None:
         self.name = name

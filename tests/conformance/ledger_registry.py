@@ -33,6 +33,7 @@ from tests.conformance.azure_ledgers import (
 )
 from tests.conformance.jobs import Made, at
 from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper
+from tests.conformance.on_every import SERVER
 from tests.memory_tables import ForgetfulTables, MemoryTables
 
 DURABLE = "durable"
@@ -225,7 +226,7 @@ class DoubleAdapter:
 class AzuriteAdapter:
     """An Azure ledger on Azurite, through the SDK."""
 
-    capabilities = frozenset({DURABLE, SHARED})
+    capabilities = frozenset({DURABLE, SHARED, SERVER})
 
     def __init__(self, backend: OnTables) -> None:
         self.name = backend.name

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+SERVER = "server"
+"""It needs a server, which the suite starts. `make test-fast` leaves it out."""
+
 
 def on_every(
     adapters: Sequence[Any], *needs: str
@@ -14,7 +17,7 @@ def on_every(
     assert able, f"no adapter has {needs}"
 
     def decorated(body: Callable[[Any], Awaitable[None]]) -> Callable[[Any], None]:
-        @pytest.mark.parametrize("adapter", able, ids=lambda adapter: adapter.name)
+        @pytest.mark.parametrize("adapter", params(able))
         def test(adapter: Any) -> None:
             adapter.run(body)
 
@@ -24,3 +27,14 @@ def on_every(
         return made
 
     return decorated
+
+
+def params(adapters: Sequence[Any]) -> list[Any]:
+    return [
+        pytest.param(
+            adapter,
+            id=adapter.name,
+            marks=[pytest.mark.slow] if SERVER in adapter.capabilities else [],
+        )
+        for adapter in adapters
+    ]

@@ -19,6 +19,7 @@ from lucius.adapters.workspaces.objects import ObjectWorkspace
 from lucius.platform import MemoryRecords, Records, WorkspaceRecords
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite
+from tests.conformance.on_every import SERVER
 from tests.memory_tables import MemoryTables
 from tests.s3_server import S3Server, shared_s3
 from tests.virtual import VirtualLoop, run_virtually
@@ -115,7 +116,7 @@ class BucketAdapter:
     """Objects of S3, through clients of each process's own."""
 
     name = "s3"
-    capabilities = frozenset({SHARED})
+    capabilities = frozenset({SHARED, SERVER})
 
     def run(self, body: Body) -> None:
         async def main(server: S3Server) -> None:
@@ -134,10 +135,9 @@ class BucketAdapter:
 
 
 class TableAdapter:
-    capabilities = frozenset({SHARED})
-
     def __init__(self, name: str) -> None:
         self.name = name
+        self.capabilities = frozenset({SHARED} | ({SERVER} if name == "azurite" else set()))
 
     def run(self, body: Body) -> None:
         async def main(store: Store, prefix: str) -> None:

@@ -114,9 +114,10 @@ def wanted_inside(query: JobQuery, job: Job) -> bool:
 @on_every(ADAPTERS)
 async def test_every_filter_finds_what_it_names_newest_first(on: Harness) -> None:
     jobs = await fill(on)
+    limits = (1, 4, JOBS, 100) if BULK in on.capabilities else (4, 100)
     for query in QUERIES:
         expected = [job for job in reversed(jobs) if wanted(query, job)]
-        for limit in (1, 4, JOBS, 100):
+        for limit in limits:
             assert await walk(on, replace(query, limit=limit)) == expected, query
 
 

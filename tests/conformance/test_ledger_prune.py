@@ -10,7 +10,7 @@ from lucius.core.job import Job
 from lucius.ports.ledger import Duplicate, JobQuery, Pruned
 from tests.conformance.jobs import at, claim_of, failure_of, life_of, make, name_of
 from tests.conformance.ledger_registry import ADAPTERS, BULK, LANES, Adapter, Harness
-from tests.conformance.on_every import on_every
+from tests.conformance.on_every import on_every, params
 
 FOREVER = at(10**8)
 
@@ -132,7 +132,7 @@ async def redriven(on: Harness, old: Job, key: object, *, linked: bool) -> Job:
 
 
 @pytest.mark.parametrize("linked", [True, False], ids=["linked", "not linked yet"])
-@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize("adapter", params(ADAPTERS))
 def test_a_redriven_job_stays_as_long_as_the_one_that_took_over(
     adapter: Adapter, linked: bool
 ) -> None:

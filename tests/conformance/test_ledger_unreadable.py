@@ -11,7 +11,7 @@ from lucius.core.job import Job
 from lucius.ports.ledger import Created, Duplicate, JobQuery
 from tests.conformance.jobs import at, claim_of, make, name_of
 from tests.conformance.ledger_registry import ADAPTERS, DURABLE, LANES, RUINS, Adapter, Harness
-from tests.conformance.on_every import on_every
+from tests.conformance.on_every import on_every, params
 
 FAR = at(10**8)
 ABLE = [adapter for adapter in ADAPTERS if DURABLE in adapter.capabilities]
@@ -32,7 +32,7 @@ async def unreadable(on: Harness, job_id: str) -> LedgerRowUnreadableError:
 
 
 @pytest.mark.parametrize("what", RUINS)
-@pytest.mark.parametrize("adapter", ABLE, ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize("adapter", params(ABLE))
 def test_it_is_named_and_counted_and_found_by_verify(adapter: Adapter, what: str) -> None:
     async def body(on: Harness) -> None:
         bad, good = await ruined(on, what)

@@ -14,7 +14,7 @@ from lucius.ports.ledger import Inflight
 from tests.conformance.jobs import at, life_of, make
 from tests.conformance.ledger_registry import ADAPTERS, BULK, Adapter, Harness
 from tests.conformance.ledger_scripts import ACTIONS, WORLDS, Script, played
-from tests.conformance.on_every import on_every
+from tests.conformance.on_every import on_every, params
 
 SCRIPTS = st.lists(
     st.tuples(st.integers(0, len(WORLDS) - 1), st.sampled_from(ACTIONS), st.integers(1, 2000)),
@@ -29,14 +29,14 @@ of_adapter = settings(deadline=None, suppress_health_check=[HealthCheck.differin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("adapter", NEAR, ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize("adapter", params(NEAR))
 @given(script=SCRIPTS)
 @settings(of_adapter, max_examples=60)
 def test_whatever_is_decided_and_saved_verifies_clean(adapter: Adapter, script: Script) -> None:
     check(adapter, script)
 
 
-@pytest.mark.parametrize("adapter", FAR, ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize("adapter", params(FAR))
 @given(script=SCRIPTS)
 @settings(of_adapter, max_examples=8)
 def test_it_does_so_over_the_wire(adapter: Adapter, script: Script) -> None:

@@ -23,6 +23,7 @@ from lucius.adapters.workspaces.objects import ObjectWorkspace
 from lucius.app.azure_stack import create_container
 from lucius.ports.workspace import Workspace
 from tests.azurite_server import shared_azurite
+from tests.conformance.on_every import SERVER
 from tests.s3_server import S3Server, shared_s3
 
 
@@ -110,7 +111,7 @@ class AzureBlobAdapter:
     `spelt` is how references name the container.
     """
 
-    capabilities: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset({SERVER})
 
     def __init__(self, name: str, spelt: str) -> None:
         self.name = name
@@ -169,7 +170,7 @@ class ObjectsInMemoryAdapter:
 class BucketAdapter:
     """S3, or the same server as Google Cloud Storage speaks, in a bucket of its own each time."""
 
-    capabilities: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset({SERVER})
 
     def __init__(self, name: str, scheme: str) -> None:
         self.name = name

@@ -36,7 +36,7 @@ from tests.core.explore.trace import Action
 from tests.core.explore.walk import Exploration, Violation
 from tests.core.test_exploration import MADE_ELSEWHERE, size
 
-pytestmark = pytest.mark.xdist_group("exploration")
+pytestmark = [pytest.mark.xdist_group("exploration"), pytest.mark.slow]
 Patch = pytest.MonkeyPatch
 
 

@@ -13,8 +13,6 @@ from lucius.app import stacks
 from lucius.app.stacks import Part, PartMissingError
 from lucius.core.errors import LuciusError
 
-pytestmark = pytest.mark.slow
-
 NOTES = "open({path!r}, 'a').write('x'); print('ready', flush=True)"
 
 

@@ -146,6 +146,7 @@ def test_what_is_provisioned_names_pools_and_leaves_their_directives_to_them(
     assert excluding(["OCR"], []).endswith(" OR pool IS NOT NULL")
 
 
+@pytest.mark.slow
 async def test_lucius_bus_provision_makes_pools_and_what_has_no_pool_reaches_the_catch_all(
     tmp_path: Path,
 ) -> None:

@@ -37,7 +37,6 @@ from tests.faults.azure_operations import (
 from tests.faults.azure_upkeep import UPKEEP, prunes
 from tests.faults.stopping_store import Clock, DeadError, Fate, StoppingStore
 
-pytestmark = pytest.mark.slow
 FAR = at(10**8)
 
 

@@ -12,8 +12,6 @@ from lucius.services.sheets import MAX_DOCUMENT
 from tests.services import papers
 from tests.services.stage import SAMPLE, SCAN, Stage, failure
 
-pytestmark = pytest.mark.slow
-
 
 def cut_to_a_third() -> bytes:
     data = SAMPLE.read_bytes()

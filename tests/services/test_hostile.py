@@ -22,8 +22,6 @@ from tests.services import hostile
 from tests.services.papers import image_bytes, scanned
 from tests.services.stage import SAMPLE, Stage, failure
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("document", "service", "status", "code"),

@@ -21,10 +21,11 @@ from tests.simulation.plan import (
 from tests.simulation.run import run
 from tests.simulation.shrink import shrunk
 
-pytestmark = pytest.mark.slow
-
 SEEDS: Final = 320
 GROUPS: Final = 16
+QUICK: Final = 4
+LATER: Final = [pytest.param(group, marks=pytest.mark.slow) for group in range(QUICK, GROUPS)]
+"""`make test-fast` runs the first groups."""
 REPEATED: Final = (1, 3, 5, 6, 8, 10, 17, 20, 22, 29, 37)
 """Of every setup and of every aim there is one."""
 
@@ -56,12 +57,13 @@ def seen_by(seeds: range) -> Counter[str]:
     return seen
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", [*range(QUICK), *LATER])
 def test_whatever_goes_wrong_nothing_is_lost_and_everything_ends(group: int) -> None:
     seen = seen_by(range(group, SEEDS, GROUPS))
     assert seen["job.SUCCEEDED"]
 
 
+@pytest.mark.slow
 def test_every_fault_and_every_outcome_occurs() -> None:
     """It stops at the first seed by which all were met; the seeds are those of the test above."""
     missing = set(SOMETIMES)
@@ -72,12 +74,14 @@ def test_every_fault_and_every_outcome_occurs() -> None:
     raise AssertionError(f"never in {SEEDS} seeds: {sorted(missing)}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", REPEATED)
 def test_the_same_seed_gives_the_same_run(seed: int) -> None:
     first, second = run(plan_of(seed)), run(plan_of(seed))
     assert first.lines == second.lines
 
 
+@pytest.mark.slow
 def test_the_same_seeds_give_the_same_runs_in_another_process() -> None:
     """Where hashes of texts, and so the order of sets, are others."""
     program = (
