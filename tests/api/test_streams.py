@@ -103,7 +103,10 @@ async def test_a_silent_stream_says_that_it_is_alive(world: World) -> None:
     await stream.aclose()  # type: ignore[attr-defined]
 
 
-async def test_when_the_ledger_fails_listeners_are_cut_off(world: World) -> None:
+async def test_when_the_ledger_fails_listeners_are_cut_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_WAIT_SECONDS", 0.01)
     feeds = Feeds(context_of(world))
     job_id = await submitted(world)
     listener = asyncio.create_task(collected(world, feeds, job_id, world.jobs[job_id].seq))

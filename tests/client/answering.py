@@ -12,7 +12,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 @asynccontextmanager
 async def answering(handler: Handler, port: int = 0) -> AsyncIterator[str]:
     """Its URL."""
-    runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0)
+    runner = web.ServerRunner(web.Server(handler, handler_cancellation=True), shutdown_timeout=0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port)
     await site.start()

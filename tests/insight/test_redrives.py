@@ -20,7 +20,7 @@ from tests.virtual import VirtualLoop, run_virtually
 
 BROKEN = Fault("BROKEN", "the index is down")
 QUERY = JobQuery(dlq=True, codes=frozenset({"BROKEN"}))
-MANY = 15_000
+MANY = 1_500
 
 
 async def failed_jobs(ward: Ward, many: int) -> None:
@@ -81,7 +81,7 @@ def run_plan(many: int, rules: RedriveRules, *, broken: bool) -> tuple[RedrivePl
     return run_virtually(main)
 
 
-def test_fifteen_thousand_jobs_are_redriven_at_the_pace_of_the_plan() -> None:
+def test_jobs_are_redriven_at_the_pace_of_the_plan() -> None:
     plan, seconds, left = run_plan(MANY, RedriveRules(canary=5, rate=500.0), broken=False)
     assert (plan.state, plan.matched, plan.redriven) == (PlanState.DONE, MANY, MANY)
     assert (plan.succeeded, plan.failed, left) == (MANY, 0, 0)
