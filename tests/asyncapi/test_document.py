@@ -202,7 +202,7 @@ class Recorded(Broker):
 
 
 class Waiting(Service):
-    """Works for longer than a lease, until its job is cancelled."""
+    """Works until its heartbeat is due, and on until its job is cancelled."""
 
     name = "embedding"
     step_types = ("EMBEDDING",)
@@ -268,7 +268,7 @@ async def stories(apart: Apart, owner: Process, front: Process, waiting: Waiting
     assert (await apart.ended(owner, failed)).state == "FAILED_FINAL"
     cancelled = await apart.submit(front, request_type="EMBEDDING", payload={}, number=3)
     await waiting.begun.wait()
-    await asyncio.sleep(1000)
+    await asyncio.sleep(310)
     await owner.parts.engine.apply(cancelled, CancelRequested())
     await apart.ended(owner, cancelled)
     waiting.begun.clear()

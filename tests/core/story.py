@@ -82,9 +82,6 @@ class Story:
         status = ResultStatus.FAILED_FINAL if final else ResultStatus.FAILED_RETRY
         return self.give(ResultReceived(*self.lease(step_id), status, fault=FAILED))
 
-    def fail_without_reason(self, step_id: str = "a") -> Outcome:
-        return self.give(ResultReceived(*self.lease(step_id), ResultStatus.FAILED_RETRY))
-
     def give_back_after_release(self, lease_id: str, step_id: str = "a") -> Outcome:
         self.give(EntryReleased(step_id, lease_id))
         return self.give_back(step_id)

@@ -5,5 +5,3 @@ from tests.services.scripted import Scripted
 alpha = Scripted("ALPHA")
 beta = Scripted("BETA")
 gamma = Scripted("GAMMA")
-alpha_too = Scripted("ALPHA")
-"""For a second process of the first one."""

@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,6 @@ PROTOCOL = """
 step_types: {WRITE: {service: writer}}
 protocols: [{request_type: WRITE, protocol_id: write_v1, steps: [WRITE]}]
 """
-Spoil = Callable[[Path], object]
 
 
 class Machine:
@@ -140,53 +139,42 @@ def kill_services(server: Up) -> None:
 # -- an older output never takes the place of a newer one ---------------------------------------
 
 
-def test_an_output_that_was_overwritten_does_not_come_back_with_a_reboot(machine: Machine) -> None:
+def test_an_older_output_does_not_come_back_with_a_reboot_or_a_loss_of_power(
+    machine: Machine,
+) -> None:
+    """One was overwritten; another was removed and written again, and then lost with the power."""
     with machine.serving() as (server, client):
         machine.write(client, "the first, and longer")
+        machine.write(client, "of the first job", "b.bin")
         kill_services(server)
         machine.write(client, "the first")
+        machine.place("b.bin").unlink()
+        machine.write(client, "of the second job", "b.bin")
         server.kill()
+    machine.place("b.bin").unlink()
     machine.reboot()
     machine.start_and_stop()
     assert machine.place().read_text() == "the first"
-
-
-def test_of_two_outputs_in_one_place_the_power_takes_none_but_the_older(machine: Machine) -> None:
-    """The first one was removed before the second job wrote it again."""
-    with machine.serving() as (server, client):
-        machine.write(client, "of the first job")
-        kill_services(server)
-        machine.place().unlink()
-        machine.write(client, "of the second job")
-        server.kill()
-    machine.place().unlink()
-    machine.reboot()
-    machine.start_and_stop()
-    assert machine.place().read_text() == "of the second job"
+    assert machine.place("b.bin").read_text() == "of the second job"
 
 
 # -- what a user removes stays away ------------------------------------------------------------
 
 
-def test_what_is_removed_after_an_orderly_stop_does_not_come_back(machine: Machine) -> None:
-    with machine.serving() as (server, client):
-        machine.write(client, "read and removed")
-        assert server.stop() == 0
-    machine.place().unlink()
-    machine.reboot()
-    machine.start_and_stop()
-    assert not machine.place().exists()
-
-
-def test_what_is_removed_after_a_kill_of_the_services_does_not_come_back(machine: Machine) -> None:
+def test_what_is_removed_after_a_kill_of_the_services_or_an_orderly_stop_does_not_come_back(
+    machine: Machine,
+) -> None:
     with machine.serving() as (server, client):
         machine.write(client, "read and removed")
         kill_services(server)
         machine.place().unlink()
+        machine.write(client, "read and removed later", "b.bin")
         assert server.stop() == 0
+    machine.place("b.bin").unlink()
     machine.reboot()
     machine.start_and_stop()
     assert not machine.place().exists()
+    assert not machine.place("b.bin").exists()
 
 
 def test_what_is_removed_after_a_kill_of_all_and_another_start_does_not_come_back(
@@ -237,46 +225,53 @@ def clear(place: Path) -> None:
     place.parent.mkdir()
 
 
-@pytest.mark.parametrize(
-    "spoil", [into_a_directory, into_a_pipe, folder_into_a_file, folder_into_a_link]
-)
-def test_a_place_that_cannot_be_written_is_set_aside_and_named(
-    machine: Machine, spoil: Spoil
-) -> None:
-    name = "deep/b.bin"
+SPOILT = {
+    f"deep{number}/b.bin": spoil
+    for number, spoil in enumerate(
+        (into_a_directory, into_a_pipe, folder_into_a_file, folder_into_a_link)
+    )
+}
+
+
+def test_places_that_cannot_be_written_are_set_aside_and_named(machine: Machine) -> None:
     with machine.serving() as (server, client):
         machine.write(client, "lost and back")
-        lost = machine.write(client, "lost and in the way", name)
+        lost = {name: machine.write(client, "lost and in the way", name) for name in SPOILT}
         server.kill()
     machine.place().unlink()
-    spoil(machine.place(name))
+    for name, spoil in SPOILT.items():
+        spoil(machine.place(name))
     machine.reboot()
     with machine.serving() as (server, client):
         assert machine.place().read_text() == "lost and back"
-        (said,) = [each for each in server.log().splitlines() if str(machine.place(name)) in each]
-        assert lost in said
-        check_named(machine, server, client, lost, name)
+        log = server.log().splitlines()
+        for name, job_id in lost.items():
+            (said,) = [each for each in log if str(machine.place(name)) in each]
+            assert job_id in said
+        check_named(machine, server, client, lost)
         machine.write(client, "others go on", "c.bin")
-    clear(machine.place(name))
+    for name in SPOILT:
+        clear(machine.place(name))
     machine.start_and_stop()
-    assert machine.place(name).read_text() == "lost and in the way"
+    for name in SPOILT:
+        assert machine.place(name).read_text() == "lost and in the way"
     assert machine.verify() == []
 
 
-def check_named(
-    machine: Machine, server: Up, client: BlockingClient, job_id: str, name: str
-) -> None:
-    place = str(machine.place(name))
-    assert asked(server, "/readyz")["warnings"]["outputs"].startswith("1 lost output")
+def check_named(machine: Machine, server: Up, client: BlockingClient, lost: dict[str, str]) -> None:
+    many = len(lost)
+    assert asked(server, "/readyz")["warnings"]["outputs"].startswith(f"{many} lost outputs")
     with urlopen(f"{server.url}/metrics", timeout=10) as answer:
-        assert "\nlucius_unrestored_outputs 1.0" in answer.read().decode()
+        assert f"\nlucius_unrestored_outputs {many}.0" in answer.read().decode()
     (of_all,) = client.why().causes
-    of_job = client.why_job(job_id)
-    for found in (of_all, of_job):
-        assert found.cause == "OUTPUT_NOT_RESTORED"
-        assert place in found.evidence[0].what
-        assert job_id in found.evidence[0].what
-    assert ("output_not_restored", machine.place(name).as_uri()) in machine.verify()
+    assert of_all.cause == "OUTPUT_NOT_RESTORED"
+    drift = machine.verify()
+    for name, job_id in lost.items():
+        of_job = client.why_job(job_id)
+        assert of_job.cause == "OUTPUT_NOT_RESTORED"
+        assert str(machine.place(name)) in of_job.evidence[0].what
+        assert job_id in of_job.evidence[0].what
+        assert ("output_not_restored", machine.place(name).as_uri()) in drift
 
 
 def asked(server: Up, path: str) -> Any:

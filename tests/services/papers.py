@@ -19,13 +19,6 @@ def scanned(lines: Sequence[str], *, width: int = 900, turned: float = 0.3) -> I
     return page.rotate(turned, fillcolor=GREY, resample=Image.Resampling.BICUBIC)
 
 
-def scan_pdf(*pages: Sequence[str]) -> bytes:
-    first, *others = map(scanned, pages)
-    file = BytesIO()
-    first.save(file, "PDF", resolution=110, quality=50, save_all=True, append_images=others)
-    return file.getvalue()
-
-
 def image_bytes(image: Image.Image, kind: str = "PNG") -> bytes:
     file = BytesIO()
     image.save(file, kind)
