@@ -198,7 +198,7 @@ def test_without_the_window_the_same_flood_holds_up_the_others(
 ) -> None:
     _, alone = flooded(0)
     monkeypatch.setattr(Windows, "has_capacity", lambda self, line, tenant_id: True)
-    _, crowded = flooded(1_500)
+    _, crowded = flooded(800)
     assert slowest(crowded) > 2 * slowest(alone) + 2
 
 

@@ -170,7 +170,6 @@ EVERYTHING: Final = Configuration(
 DEFAULT: Final = (
     NETWORK,
     RACE,
-    CANCELLED_RACE,
     APART,
     STEERED_RACE,
     CONTROL,
@@ -190,6 +189,7 @@ DEEP: Final = (
     deeper(NETWORK, "three attempts", plan=small_plan(0, 1, attempts=3), honest=False),
     deeper(NETWORK, "three steps", plan=small_plan(0, 1, 2), honest=False),
     deeper(RACE, "two steps", plan=small_plan(0, 1, webhooks=1), honest=False),
+    CANCELLED_RACE,
     deeper(CANCELLED_RACE, "failures too", results=SUCCESS_OR_RETRY),
     deeper(APART, "a stage of two", plan=small_plan(0, 0, webhooks=1)),
     deeper(STEERED_RACE, "leases given back", leases=2),
