@@ -7,11 +7,10 @@ from typing import Any
 
 import jsonschema_rs
 
-from lucius.http.app import create_app
 from lucius.http.document import SHOWN
-from tests.api.world import World, context_of
+from tests.api.world import document
 
-DOCUMENT: dict[str, Any] = create_app(context_of(World())).openapi()
+DOCUMENT: dict[str, Any] = document()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 STATES = {"state", "status", "phase", "mode", "resolved_mode", "outcome", "severity", "engine"}
 """Names of properties that take one of a few words, unless they are numbers."""

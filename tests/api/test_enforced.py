@@ -11,13 +11,13 @@ import pytest
 from fastapi.routing import APIRoute
 
 from lucius.contract.models.base import example_of
-from lucius.http.app import ROUTES, create_app
+from lucius.http.app import ROUTES
 from lucius.http.document import body_of as model_of_body
 from lucius.http.invoker import invoker_app
 from lucius.http.invoker import router as invoker
-from tests.api.world import World, accepted, bearer, client_of, context_of
+from tests.api.world import World, accepted, bearer, client_of, context_of, document
 
-DOCUMENT: dict[str, Any] = create_app(context_of(World())).openapi()
+DOCUMENT: dict[str, Any] = document()
 """`lucius up` and `lucius orchestrator` serve the same app."""
 INVOKER_DOCUMENT: dict[str, Any] = invoker_app(None).openapi()  # type: ignore[arg-type]
 """There is none behind it: what is refused does not get so far."""

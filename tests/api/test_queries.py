@@ -7,19 +7,18 @@ import pytest
 from starlette.requests import Request
 
 from lucius.client import Client, ProblemError
-from lucius.http.app import ROUTES, create_app
+from lucius.http.app import ROUTES
 from lucius.http.context import Caller
 from lucius.http.listing import JobsQuery
 from lucius.http.problems import Problem
 from lucius.http.routing import ApiRoute
-from tests.api.world import ENVELOPE, TOKENS, World, client_of, context_of
+from tests.api.world import ENVELOPE, TOKENS, World, client_of, context_of, document
 from tests.client.answering import answering, through
 
-DOCUMENT: dict[str, Any] = create_app(context_of(World())).openapi()
 QUERIED = [
     (route, parameter)
     for route in ROUTES
-    for parameter in DOCUMENT["paths"][route.path][route.method.lower()].get("parameters", ())
+    for parameter in document()["paths"][route.path][route.method.lower()].get("parameters", ())
     if parameter["in"] == "query"
 ]
 INSTANT = "2026-01-01T00:00:00Z"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import httpx
@@ -244,6 +245,12 @@ def context_of(world: World, **more: Any) -> ApiContext:
     given |= {"failures": world.activity.failures, "redrives": world.insight.redrives}
     given |= {"diagnoser": world.insight.diagnoser, **more}
     return ApiContext(world.engine, world.config, TOKENS, **given)
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The OpenAPI document. Making it takes most of a second."""
+    return create_app(context_of(World())).openapi()
 
 
 @asynccontextmanager

@@ -11,8 +11,7 @@ from lucius.contract.models.commands import envelope_schema
 from lucius.contract.words import MODES, REASON
 from lucius.core.errors import RequestError
 from lucius.core.limits import pointer
-from lucius.http.app import create_app
-from tests.api.world import World, context_of
+from tests.api.world import document
 from tests.ingress.requests import TRACEPARENT, admit, refused, request
 
 OPTIONAL = [
@@ -29,10 +28,9 @@ changes = st.dictionaries(
 
 
 def published() -> jsonschema_rs.Draft202012Validator:
-    document = create_app(context_of(World())).openapi()
-    body = document["paths"]["/v1/orchestrate"]["post"]["requestBody"]
+    body = document()["paths"]["/v1/orchestrate"]["post"]["requestBody"]
     schema = body["content"]["application/json"]["schema"]
-    return jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
+    return jsonschema_rs.Draft202012Validator({**schema, "components": document()["components"]})
 
 
 PUBLISHED = published()

@@ -13,7 +13,6 @@ import pytest
 import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, settings
-from schemathesis.core.result import Ok
 from schemathesis.generation.modes import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
@@ -21,15 +20,12 @@ from lucius.app.building import build
 from lucius.app.runtime import Runtime
 from lucius.app.settings import load_settings
 from lucius.core.inputs import CancelRequested
-from lucius.http.app import create_app
 from lucius.http.server import bounded
 from tests.api.live import ENVELOPE
-from tests.api.world import World, context_of
+from tests.api.world import document
 from tests.security.acceptable import acceptable
-from tests.security.routes import ROUTES
+from tests.security.routes import ROUTES, DocumentedRoute
 from tests.security.wire import roomy
-
-pytestmark = pytest.mark.slow
 
 EXAMPLES = 25
 Case = schemathesis.Case[Any]
@@ -91,12 +87,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-DOCUMENT = create_app(context_of(World())).openapi()
-schema = schemathesis.openapi.from_dict(DOCUMENT)
-"""What every installation promises."""
-narrowed = schemathesis.openapi.from_dict(acceptable(DOCUMENT))
-narrowed.config.generation.update(modes=[GenerationMode.POSITIVE])
-"""What this one accepts: nothing is excluded here."""
+@pytest.fixture(scope="module")
+def promised() -> Any:
+    """What every installation promises."""
+    return schemathesis.openapi.from_dict(document())
+
+
+@pytest.fixture(scope="module")
+def narrowed() -> Any:
+    """What this one accepts: nothing is excluded here."""
+    schema = schemathesis.openapi.from_dict(acceptable(document()))
+    schema.config.generation.update(modes=[GenerationMode.POSITIVE])
+    return schema
+
 
 INGRESS = ("/v1/orchestrate", "/v1/commands")
 CREATING = (*INGRESS, "/v1/jobs/{jobId}:redrive")
@@ -157,9 +160,9 @@ def accepts_what_it_allows(case: Case, server: Server) -> None:
 
 
 def _test_of(
-    document: Any, operation: Any, check: Callable[[Case, Server], None]
+    schema: str, route: DocumentedRoute, check: Callable[[Case, Server], None]
 ) -> tuple[str, Callable[..., None]]:
-    """One function for each operation: a name of its own keeps it apart where tests run in parallel."""
+    """One function for each operation. Its cases are made when it runs: making them takes seconds."""
     bounded = settings(
         max_examples=EXAMPLES,
         derandomize=True,
@@ -171,19 +174,18 @@ def _test_of(
     def test(case: Case, server: Server) -> None:
         check(case, server)
 
-    words = re.findall(r"[A-Za-z0-9]+", operation.path)
-    test.__name__ = f"test_{operation.method}_{'_'.join(words)}_{check.__name__}"
-    test.__qualname__ = test.__name__
-    only = document.include(path=operation.path, method=operation.method.upper())
-    return test.__name__, only.parametrize()(bounded(test))
+    words = re.findall(r"[A-Za-z0-9]+", route.path)
+    name = f"test_{route.method.lower()}_{'_'.join(words)}_{check.__name__}"
+    only = schemathesis.pytest.from_fixture(schema)
+    only = only.include(path=route.path, method=route.method)
+    return name, bounded(only.parametrize()(test))
 
 
-_OPERATIONS = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
-_TESTS = dict(_test_of(schema, operation, answers_as_documented) for operation in _OPERATIONS)
+_TESTS = dict(_test_of("promised", route, answers_as_documented) for route in ROUTES)
 _ACCEPTING = dict(
-    _test_of(narrowed, operation, accepts_what_it_allows)
-    for operation in _OPERATIONS
-    if operation.path in CREATING
+    _test_of("narrowed", route, accepts_what_it_allows)
+    for route in ROUTES
+    if route.path in CREATING
 )
 globals().update(_TESTS | _ACCEPTING)
 
