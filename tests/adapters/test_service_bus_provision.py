@@ -116,7 +116,6 @@ async def test_the_plan_reaches_the_broker_and_later_changes_too() -> None:
         ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 async def test_every_topology_has_its_subscriptions(topology: str) -> None:
     with_files = await open_config(load_settings({}))
@@ -150,6 +149,7 @@ async def test_a_topology_is_provisioned_whole_and_delivers_and_a_second_time_ch
                 assert [*each.rules] == [
                     "lucius-catch-all" if "unclaimed" in each.name else "lucius"
                 ]
+        await check_deliveries(stand_in, settings)
 
 
 async def check_deliveries(stand_in: StandIn, settings: Settings) -> None:

@@ -119,14 +119,6 @@ def test_a_process_that_is_killed_at_work_is_replaced_and_the_step_done(
     assert (reasons, attempts) == (["process_died", None], [1, 1]), "the first death is free"
 
 
-def test_it_ends_when_the_server_is_killed(folder: Path) -> None:
-    with serving(folder) as (server, client):
-        submitted(client, folder)
-        pid = begun(folder)
-        server.kill()
-        assert gone(pid), "it outlives its server"
-
-
 def test_what_runs_at_the_end_is_waited_for(folder: Path) -> None:
     with serving(folder) as (server, client):
         job_id = submitted(client, folder)
