@@ -24,8 +24,7 @@ async def one_of_each(server: Served) -> dict[str, str]:
     return jobs
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 async def test_every_page_is_accessible_and_fits(
     browser: Browser, tmp_path: Path, width: int, scheme: str
 ) -> None:

@@ -15,7 +15,8 @@ import pytest
 from lucius.core.routing import LANES, lane_of
 from tests.e2e.stacks import WAIT, Stack, go_on, pause, running
 
-pytestmark = pytest.mark.xdist_group("stacks")
+pytestmark = pytest.mark.xdist_group("chaos")
+"""It takes minutes: in the group of the other stacks, all would wait for that one worker."""
 
 CLIENTS = 6
 """Each has one job under way, for as long as something is being killed: a slow machine gets less to do."""

@@ -17,7 +17,7 @@ async def in_flight(stack: Stack, client: httpx.AsyncClient) -> tuple[str, str]:
     """One that is paused, and one that is under way."""
     paused = await submitted(client, stack.command(1, {}))
     assert (await client.post(f"/v1/jobs/{paused}:pause")).status_code == 200
-    return paused, await submitted(client, stack.command(2, {"alpha": {"seconds": 20}}))
+    return paused, await submitted(client, stack.command(2, {"alpha": {"seconds": 5}}))
 
 
 async def test_jobs_in_flight_end_on_the_engine_they_began_with(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ async def test_orders_are_obeyed(stack: Stack) -> None:
     async with client_of(stack) as client:
         paused = await submitted(client, stack.command(5, {"alpha": {"seconds": 5}}))
         assert (await client.post(f"/v1/jobs/{paused}:pause")).status_code == 200
-        cancelled = await submitted(client, stack.command(6, {"alpha": {"seconds": 30}}))
+        cancelled = await submitted(client, stack.command(6, {"alpha": {"seconds": 5}}))
         assert (await client.post(f"/v1/jobs/{cancelled}:cancel")).status_code == 200
         assert (await ended(client, cancelled))["state"] == "CANCELLED"
         job = (await client.get(f"/v1/jobs/{paused}")).json()

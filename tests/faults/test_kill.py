@@ -18,7 +18,7 @@ from lucius.adapters.workspaces.records import Records
 from lucius.ports.workspace import COMMITS
 from tests.faults.server import STEPS, Server, command, ready
 
-KILLS = 8
+KILLS = 5
 IN_FLIGHT = 24
 ATTEMPTS = 20
 """The most that there may be. A step is charged for each kill but the first that finds it at work."""
