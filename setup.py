@@ -32,8 +32,8 @@ HOT = [
     *modules("platform", "commit", "messages"),
 ]
 """Modules that every job goes through. Those of records stay Python: mypyc loses their `ClassVar`s, and gains
-nothing where `dataclasses` writes the methods. So do `engine/observer.py`, whose classes are inherited from, and
-`platform/execution.py`, which does not run when it is compiled."""
+nothing where `dataclasses` writes the methods. So do `engine/observer.py`, whose classes are inherited from,
+and `platform/execution.py`, which does not run when it is compiled."""
 
 
 def extensions() -> list[Extension]:

@@ -12,6 +12,7 @@ from lucius.adapters.configs.files import FileConfig
 from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.app.operations import insight, listening
 from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.operations.why import ProcessState
 from lucius.ports.lanes import ALL_LANES
 from tests.wiring import outbox
 
@@ -57,7 +58,7 @@ async def measure(folder: Path, live: int) -> dict[str, float]:
         lanes=ALL_LANES,
         catalog=config.catalog,
         troubles=dict,
-        unrestored=tuple,
+        process=ProcessState(),
         now=now,
     )
     ids: list[str] = []

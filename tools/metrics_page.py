@@ -8,6 +8,7 @@ from lucius.engine.metrics import EngineInstruments
 from lucius.engine.temporal.metrics import TemporalInstruments
 from lucius.http.limits import ConnectionInstruments
 from lucius.http.routing import HttpInstruments
+from lucius.operations.webhooks import WebhookInstruments
 from lucius.platform.bodies import ServiceInstruments
 from lucius.system.instruments import Instrument
 
@@ -36,12 +37,16 @@ def instruments() -> list[Instrument]:
         ConnectionInstruments(),
         TableInstruments(),
         ServiceInstruments(),
+        WebhookInstruments(),
     )
     return [instrument for each in made for instrument in each.all()]
 
 
 def metrics_page() -> str:
-    engine = _section("Jobs, steps and dispatch", list(EngineInstruments().all()))
+    engine = _section(
+        "Jobs, steps and dispatch",
+        [*EngineInstruments().all(), *WebhookInstruments().all()],
+    )
     temporal = _section(
         "Jobs on Temporal (orchestrators start, invokers signal, workers ask)",
         list(TemporalInstruments().all()),
@@ -49,7 +54,7 @@ def metrics_page() -> str:
     http = _section("HTTP", [*HttpInstruments().all(), *ConnectionInstruments().all()])
     tables = _section("Azure Table Storage", list(TableInstruments().all()))
     services = _section(
-        "Processes of a service (`lucius service run --health-port`)",
+        "Services (`lucius up`, and `lucius service run --health-port`)",
         list(ServiceInstruments().all()),
     )
     return _HEAD + engine + temporal + http + tables + services + _TAIL

@@ -67,6 +67,7 @@ INPUTS: Final = {
     Kind.EFFECT_SETTLED: "a webhook or a link was delivered, or given up",
     Kind.DISMISSED: "an operator dismisses a failed job",
     Kind.REDRIVEN: "another job has taken over",
+    Kind.RESEND: "an operator has webhooks sent again",
 }
 
 

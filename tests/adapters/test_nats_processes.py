@@ -4,11 +4,13 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -18,6 +20,7 @@ from lucius.app.stacks import BrokerMissingError, die_with_parent, local_nats
 from tests.faults.server import LUCIUS, REPOSITORY, Server, command, ready
 from tests.faults.test_kill import ended
 from tests.nats_server import shared_server
+from tests.soon import soon
 
 SCRIPT: dict[str, Any] = {"alpha": {"seconds": 0.01}}
 
@@ -127,6 +130,39 @@ def test_without_a_binary_the_stack_says_what_to_install(
         local_nats({}, tmp_path),
     ):
         raise AssertionError("there is no server")
+
+
+def test_a_server_that_dies_is_started_again_and_none_is_left_behind(tmp_path: Path) -> None:
+    with local_nats({}, tmp_path) as found:
+        address = urlsplit(found["LUCIUS_NATS_URL"])
+
+        def answers() -> bool:
+            try:
+                socket.create_connection((str(address.hostname), address.port or 0), 1).close()
+            except OSError:
+                return False
+            return True
+
+        def servers() -> list[int]:
+            words = str(tmp_path / "nats" / "server.conf").encode()
+            return [
+                int(each.name)
+                for each in Path("/proc").iterdir()
+                if each.name.isdigit() and words in command_of(each)
+            ]
+
+        (first,) = servers()
+        os.kill(first, signal.SIGKILL)
+        assert soon(lambda: servers() not in ([], [first]) and answers())
+        assert not (Path("/proc") / str(first)).exists(), "it is waited for, and no longer defunct"
+    assert servers() == []
+
+
+def command_of(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_a_server_that_is_named_is_used(tmp_path: Path) -> None:

@@ -187,6 +187,13 @@ on_job("JOB_CANCELLING", "/v1/jobs/{}:cancel", "/v1/jobs/{}:pause")
 on_job("JOB_PAUSED", "/v1/jobs/{}:pause", "/v1/jobs/{}:retry")
 on_job("NOT_REDRIVABLE", "/v1/jobs/{}:redrive")
 on_job("NOT_IN_DLQ", "/v1/admin/dlq/{}:dismiss")
+on_job("NOTHING_TO_SEND", "/v1/jobs/{}/webhooks:resend")
+
+
+@provokes("WORKER_NOT_FOUND")
+async def nobody_to_drop() -> Answer:
+    async with api() as client:
+        return await client.post("/v1/workers:drop", json={"worker_id": "nobody"})
 
 
 @provokes("JOB_TERMINAL")

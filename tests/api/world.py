@@ -21,6 +21,7 @@ from lucius.engine.admission.ingress import Admission, Ingress, IngressPolicy
 from lucius.http.app import create_app
 from lucius.http.context import ApiContext
 from lucius.http.tokens import CallbackTokens
+from lucius.operations.why import ProcessState
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
 from lucius.ports.lanes import ALL_LANES
@@ -179,7 +180,7 @@ class World:
             lanes=ALL_LANES,
             catalog=self.config.catalog,
             troubles=dict,
-            unrestored=tuple,
+            process=ProcessState(),
             now=lambda: self.now,
         )
         parts.windows.close()
@@ -243,6 +244,7 @@ TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 def context_of(world: World, **more: Any) -> ApiContext:
     given: dict[str, Any] = {"registry": CollectorRegistry(), "services": world.insight.services}
     given |= {"failures": world.activity.failures, "redrives": world.insight.redrives}
+    given |= {"webhooks": world.insight.published_stats, "refusals": world.activity.refusals}
     given |= {"diagnoser": world.insight.diagnoser, **more}
     return ApiContext(world.engine, world.config, TOKENS, **given)
 

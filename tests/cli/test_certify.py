@@ -138,3 +138,33 @@ def test_a_service_that_somebody_else_starts_is_certified_where_it_can_be(tmp_pa
     assert f"LUCIUS_WORKSPACE_URL=file://{tmp_path}/kept/workspace" in result.stderr
     outcomes = {each["name"]: each["outcome"] for each in json.loads(result.stdout)["checks"]}
     assert outcomes == {"replies-carry-their-token": "kept", "drain-ends-in-order": "skipped"}
+
+
+CRASHING = """
+import os
+from lucius.platform import Output, Service, Task
+
+class Crashing(Service):
+    name, step_types = "crashing", ("CRASH",)
+
+    async def execute(self, task: Task) -> Output:
+        if task.attempt_no > 1:
+            os._exit(7)
+        await task.stage("output.txt", b"x")
+        return Output()
+"""
+
+
+@pytest.mark.xdist_group("stacks")
+def test_one_crash_is_one_broken_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "crashing_service.py").write_text(CRASHING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    result = run("crashing_service:Crashing", "--json")
+    checks = json.loads(result.stdout)["checks"]
+    ended = [each for each in checks if "the process has ended" in each["seen"]]
+    broken = [each for each in ended if each["outcome"] == "broken"]
+    assert result.exit_code == 1
+    assert len(ended) > 5, "all that were under way, and all after it"
+    assert 1 <= len(broken) <= 2, "one for each process that was looked at"
+    assert all("see " in each["seen"] for each in ended if each not in broken)

@@ -21,7 +21,7 @@ from tests.cli.test_usage import ALL
 
 NOWHERE = ("--url", "http://127.0.0.1:9")
 ELSEWHERE = {
-    *(("up",), ("orchestrator",), ("reconciler",), ("invoker",), ("worker",), ("demo",)),
+    *(("up",), ("orchestrator",), ("reconciler",), ("invoker",), ("demo",)),
     *(("service", "run"), ("service", "new"), ("bus", "provision"), ("load",)),
     *(("temporal", "provision"), ("job", "files")),
 }
@@ -52,6 +52,9 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("service", "schema"): ("lucius.services.ocr:Ocr", "--data", "{data}"),
     ("service", "pause"): ("ocr-service",),
     ("service", "resume"): ("ocr-service",),
+    ("worker", "drop"): ("(unnamed)",),
+    ("webhooks", "list"): (),
+    ("webhooks", "resend"): ("told",),
     ("failures",): (),
     ("redrive",): ("--code", "MODEL_GONE"),
     ("redrives",): (),
@@ -92,6 +95,8 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("service", "schema"): ("module:Name",),
     ("service", "pause"): ("fax",),
     ("service", "resume"): ("fax",),
+    ("worker", "drop"): ("nobody",),
+    ("webhooks", "resend"): ("live",),
     ("redrive",): ("--code", "NOPE"),
     ("redrives",): ("plan_0",),
     ("job", "retry"): ("failed",),
@@ -105,13 +110,16 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
 
 @pytest.fixture
 def jobs(server: Server, shell: Shell) -> dict[str, str]:
-    """One job of each kind, by what stands for it in the tables."""
+    """One job of each kind, by what stands for it in the tables; `told` has a webhook."""
     ids = {}
     ends = {"succeeded": ResultStatus.SUCCEEDED, "failed": ResultStatus.FAILED_FINAL}
     for name in ("live", "succeeded", "failed"):
         ids[name] = shell.json(*SUBMIT, "--key", name)["jobId"]
         if name in ends:
             server.do(finish(server, ids[name], ends[name]))
+    webhook = ("--callback-url", "https://client.example/told")
+    ids["told"] = shell.json(*SUBMIT, *webhook, "--key", "told")["jobId"]
+    server.do(finish(server, ids["told"], ResultStatus.SUCCEEDED))
     return ids
 
 

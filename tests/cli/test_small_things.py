@@ -1,22 +1,29 @@
 """What a new user tries: short ids, `last`, how long ago, every attempt, Ctrl-C, files of commands."""
 
+import asyncio
 import json
+import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from lucius.cli import screen, session
+from lucius.cli import load, screen, session, watching
 from lucius.cli.bulk import Moment
 from lucius.cli.main import main
 from lucius.core.ids import new_job_id
-from lucius.core.inputs import ResultStatus
+from lucius.core.inputs import CancelRequested, ResultStatus
+from lucius.dev.load import Driver, JobEnd, LoadPlan, Target
 from tests.api.world import ENVELOPE
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 from tests.cli.test_commands import SUBMIT, finish
+from tests.virtual import VirtualLoop, run_virtually
 
 
 def test_the_last_job_is_the_newest(shell: Shell) -> None:
@@ -160,3 +167,74 @@ def test_a_protocol_file_is_checked_without_a_server(shell: Shell, tmp_path: Pat
     assert result.exit_code == 1
     assert "protocols.yaml" in result.stderr
     assert main.commands["protocols"] is not None
+
+
+SHOUT = """
+step_types:
+  SHOUT: {service: shout}
+protocols:
+  - {request_type: OCR->SHOUT, protocol_id: ocr_shout_v1, steps: [OCR, SHOUT]}
+"""
+
+
+def test_a_protocol_file_may_use_what_the_packaged_ones_define(tmp_path: Path) -> None:
+    file = tmp_path / "shout.yaml"
+    file.write_text(SHOUT)
+    checked = CliRunner().invoke(main, ["protocols", "check", str(file)])
+    assert (checked.exit_code, "beside the packaged ones" in checked.output) == (0, True)
+    assert checked.output.rstrip().endswith("OCR->SHOUT")
+    file.write_text(SHOUT.replace("[OCR, SHOUT]", "[OCR, WHISPER]"))
+    wrong = CliRunner().invoke(main, ["protocols", "check", str(file)])
+    assert (wrong.exit_code, wrong.output.count("WHISPER")) == (1, 1)
+    assert "shout.yaml:5: /protocols/0/steps/1: there is no step type WHISPER" in wrong.output
+    assert "no step type OCR" not in wrong.output
+
+
+def test_the_command_of_the_sign_in_page_makes_a_key(tmp_path: Path) -> None:
+    page = files("lucius.http.console").joinpath("templates/sign_in.html").read_text()
+    (command,) = re.findall(r"<code>lucius (keys create [^<]+)</code>", page)
+    made = CliRunner().invoke(main, [*command.split(), "--data", str(tmp_path)])
+    assert made.exit_code == 0, made.output
+
+
+def test_a_job_of_which_nothing_is_heard_is_asked_why_once(
+    server: Server, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "QUIET_SECONDS", 0.05)
+    job_id = shell.json(*SUBMIT)["jobId"]
+
+    async def end() -> None:
+        await asyncio.sleep(0.5)  # ten times as long as it takes to be asked
+        await server.world.engine.apply(job_id, CancelRequested(immediate=True))
+
+    ending = asyncio.run_coroutine_threadsafe(end(), server.loop)
+    shown = shell.run("job", "watch", job_id).output
+    ending.result(60)
+    waits = [line for line in shown.splitlines() if line.startswith("waits: ")]
+    assert len(waits) == 1
+    assert re.match(r"waits: [A-Z_]+: ", waits[0])
+
+
+class Stuck:
+    """A target whose jobs do not end."""
+
+    async def run(self, tenant: str, kind: str) -> JobEnd:
+        await asyncio.Future()
+        raise AssertionError
+
+
+def test_a_load_of_which_nothing_ends_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main_(loop: VirtualLoop) -> None:
+        driver = Driver(cast(Target, Stuck()), LoadPlan(None, 1, 1, None, {"a": 1}, {}))
+
+        async def why() -> str:
+            return "NO_WORKER_EVER: no worker of ocr was ever seen"
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(240):
+                await load.shown(driver, driver.run(), why)
+
+    run_virtually(main_)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) < 5, "not one line a second"
+    assert shown[-1] == "nothing ends for 10 s: NO_WORKER_EVER: no worker of ocr was ever seen"

@@ -168,7 +168,7 @@ def test_every_fault_of_every_file_is_listed(tmp_path: Path) -> None:
 def test_the_same_name_in_two_files_names_both(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.yaml").write_text(protocol("[A]"))
-    with pytest.raises(ProtocolError, match=r"two\.yaml: /step_types/A: .* in .*one\.yaml"):
+    with pytest.raises(ProtocolError, match=r"two\.yaml:3: /step_types/A: .* in .*one\.yaml"):
         FileConfig(tmp_path)
 
 

@@ -301,3 +301,37 @@ async def test_a_mark_keeps_small_outputs_from_the_database_too(tmp_path: Path) 
     objects = [(f"{job}_commits/r", b"r"), (inside, b"text")]
     assert await workspace.create_all(objects, unless=mark) is None
     assert await workspace.read(inside) is None
+
+
+@pytest.mark.parametrize("size", [10, 2 * 1024 * 1024])
+@pytest.mark.parametrize(
+    ("number", "code", "final"),
+    [
+        (errno.ENOSPC, "DISK_FULL", False),
+        (errno.EROFS, "OUTPUT_NOT_WRITABLE", True),
+        (errno.EIO, "WORKSPACE_UNAVAILABLE", False),
+    ],
+)
+async def test_an_output_that_cannot_be_written_says_whether_a_later_try_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str, final: bool, size: int
+) -> None:
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    workspace = LocalWorkspace(tmp_path / "jobs", writable=[outputs])
+
+    def fails(*_: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "write", fails)
+    with pytest.raises(WorkspaceError) as caught:
+        await workspace.create((outputs / "a.txt").as_uri(), b"x" * size)
+    assert (caught.value.code, isinstance(caught.value, WorkspaceRefusedError)) == (code, final)
+
+
+async def test_a_file_is_no_folder_of_an_output_and_no_retry_changes_that(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    workspace = LocalWorkspace(tmp_path / "jobs", writable=[tmp_path])
+    for look in (workspace.digest, lambda uri: workspace.create(uri, b"x")):
+        with pytest.raises(WorkspaceRefusedError) as caught:
+            await look((tmp_path / "file" / "a.txt").as_uri())
+        assert caught.value.code == "OUTPUT_NOT_WRITABLE"

@@ -6,11 +6,18 @@ from datetime import timedelta
 import pytest
 
 from lucius.core.effects import LinkRedrive, NotifyClient, Outcome, PublishDirective
-from lucius.core.inputs import BusRestarted, CancelRequested, Dismissed, EffectSettled, Redriven
+from lucius.core.inputs import (
+    BusRestarted,
+    CancelRequested,
+    Dismissed,
+    EffectSettled,
+    Redriven,
+    ResendRequested,
+)
 from lucius.core.job import AbortReason, JobState, Phase, StepState, phase_of
 from lucius.core.plan import Carried, Plan
 from lucius.core.retry import EFFECT_ATTEMPTS, effect_backoff
-from lucius.core.wire import directive
+from lucius.core.wire import directive, effect_of
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
 
@@ -65,7 +72,7 @@ def test_a_failed_effect_stays_owed_until_it_is_given_up() -> None:
 def test_a_client_that_refuses_for_good_is_not_told_again() -> None:
     story = ended()
     story.give(EffectSettled("notify-0", performed=False, final=True))
-    assert story.job.owed == ()
+    assert not story.job.owed
 
 
 # -- redrive ---------------------------------------------------------------------------------
@@ -100,7 +107,7 @@ def test_a_redrive_owes_the_link_to_the_job_it_came_from() -> None:
     story.tick_due()
     assert story.effects == [LinkRedrive("redrive", "job-0")]
     story.give(EffectSettled("redrive", performed=True))
-    assert story.job.owed == ()
+    assert not story.job.owed
 
 
 def test_a_redrive_that_succeeds_has_succeeded_by_its_executions_too() -> None:
@@ -171,3 +178,45 @@ def test_leases_of_services_that_live_on_are_kept(worker: str) -> None:
     story.give(BusRestarted("local"))
     assert story.step().state is StepState.IN_PROGRESS
     assert not story.last.changed
+
+
+def test_why_a_client_could_not_be_told_is_kept_with_the_job_until_it_was() -> None:
+    story = ended()
+    story.give(EffectSettled("notify-0", performed=False, reason="it answered 503"))
+    assert [(owed.attempts, owed.fault) for owed in story.job.owed] == [(1, "it answered 503")]
+    version = story.job.version
+    story.give(EffectSettled("notify-0", performed=False, reason="it answered 503"))
+    assert story.job.version == version, "the same again is not saved"
+    story.give(EffectSettled("notify-0", performed=True))
+    assert not story.job.owed
+
+
+def test_webhooks_are_sent_again_by_an_order_also_those_that_were_given_up() -> None:
+    story = ended(webhooks=2)
+    story.give(EffectSettled("notify-0", performed=False, final=True, reason="gone"))
+    story.give(EffectSettled("notify-1", performed=True))
+    assert not story.job.owed
+    story.give(ResendRequested("anna", "it is back"))
+    assert [owed.owed_id for owed in story.job.owed] == ["notify-0", "notify-1"]
+    assert story.effects == [
+        NotifyClient("notify-0", "https://client.example/0"),
+        NotifyClient("notify-1", "https://client.example/1"),
+    ]
+    assert story.events[-1].data == {"by": "anna", "reason": "it is back"}
+    story.give(EffectSettled("notify-1", performed=True))
+    story.give(ResendRequested("anna"))
+    assert [owed.owed_id for owed in story.job.owed] == ["notify-0"], "that one alone is owed"
+
+
+def test_a_job_without_webhooks_has_nothing_to_send_again() -> None:
+    assert ended(webhooks=0).give(ResendRequested()) is Outcome.REJECTED
+    live = Story(small_plan(0, webhooks=1)).started()
+    assert live.give(ResendRequested()) is Outcome.REJECTED
+
+
+def test_an_output_that_a_redrive_has_moved_is_another_effect_of_the_last_step_alone() -> None:
+    plan = small_plan(0, 1)
+    moved = replace(plan, output_ref="s3://b/elsewhere", moved_output=True)
+    first, last = (step.step_id for step in plan.steps)
+    assert effect_of(plan, first, {}) == effect_of(moved, first, {})
+    assert effect_of(plan, last, {}) != effect_of(moved, last, {})

@@ -1,9 +1,16 @@
 """Faults as whoever is paged finds them: half mended, or over. Written to prove the rules wrong."""
 
 import asyncio
+from datetime import timedelta
 
-from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested
-from lucius.platform import FatalError
+from lucius.core.inputs import (
+    AckReceived,
+    CancelRequested,
+    EffectSettled,
+    PauseRequested,
+    ResendRequested,
+)
+from lucius.platform import FatalError, RetryableError
 from lucius.ports.workspace import Unrestored
 from tests.insight.faults_of_jobs import its_service_fails_every_job
 from tests.insight.faults_of_services import workers_went_away_and_it_failed
@@ -175,4 +182,98 @@ async def its_output_was_lost_with_the_power_and_cannot_be_written_again(ward: W
     job_id = await ward.submit()
     await ward.ended(job_id)
     ward.unrestored.append(Unrestored("/srv/out/a.bin", job_id, "Is a directory"))
+    return job_id
+
+
+@fault("WEBHOOK_FAILS", "ocr")
+async def its_client_could_not_be_told(ward: Ward) -> str:
+    job_id = await ward.submit(callback_urls=["https://hooks.example/h"])
+    await ward.ended(job_id)
+    await ward.apply(job_id, EffectSettled("notify-0", performed=False, reason="it answered 503"))
+    return job_id
+
+
+@fault("WEBHOOK_FAILS", "ocr")
+async def its_client_could_not_be_told_and_its_webhook_is_given_up(ward: Ward) -> str:
+    job_id = await its_client_could_not_be_told(ward)
+    refused = EffectSettled("notify-0", performed=False, final=True, reason="it answers 410")
+    await ward.apply(job_id, refused)
+    return job_id
+
+
+@fault("SUCCEEDED", "ocr")
+async def its_webhook_was_given_up_and_is_being_sent_again(ward: Ward) -> str:
+    job_id = await its_client_could_not_be_told_and_its_webhook_is_given_up(ward)
+    await ward.apply(job_id, ResendRequested("anna"))
+    return job_id
+
+
+@fault("SERVICES_DOWN")
+async def the_process_of_its_service_has_died(ward: Ward) -> str:
+    job_id = await ward.submit()
+    ward.services_down["ocr"] = "the process of the services has died (killed by SIGKILL)"
+    return job_id
+
+
+@fault("DISK_FULL", "ocr")
+async def there_is_no_room_for_its_output(ward: Ward) -> str:
+    full = RetryableError("No space left on device", code="DISK_FULL")
+    ward.services["ocr"].fails["tenant_b"] = full
+    job_id = await ward.submit(tenant_id="tenant_b")
+    await asyncio.sleep(5)
+    return job_id
+
+
+@fault("OUTPUT_NOT_WRITABLE", "ocr")
+async def its_output_cannot_be_written(ward: Ward) -> str:
+    closed = FatalError("file:///out: Permission denied", code="OUTPUT_NOT_WRITABLE")
+    ward.services["ocr"].fails["*"] = closed
+    for number in range(6):
+        job_id = await ward.submit(tenant_id=f"tenant_{number % 2}")
+        await ward.ended(job_id)
+    return job_id
+
+
+@fault("WORKER_QUIET")
+async def its_worker_was_killed_with_work_in_hand_and_used_to_pull(ward: Ward) -> str:
+    """Half of its lease is seven minutes; a worker with a free slot pulls every half a minute."""
+    ward.insight.services.pulled("ocr", "w1", 4, "1")
+    job_id = await ward.submit()
+    await asyncio.sleep(1)
+    run = (await ward.job(job_id)).steps[0].executions[-1]
+    await ward.apply(job_id, AckReceived("ocr", run.attempt_no, run.exec_id, "w1", None, 4, "1"))
+    await asyncio.sleep(70)
+    return job_id
+
+
+@fault("WORKER_QUIET", "ocr", slots=1)
+async def its_step_takes_much_longer_than_steps_of_its_service_do(ward: Ward) -> str:
+    for _ in range(6):
+        await ward.ended(await ward.submit())
+    ward.services["ocr"].seconds = 600
+    job_id = await ward.submit()
+    await asyncio.sleep(40)
+    return job_id
+
+
+@fault("WORKERS_REFUSED")
+async def the_key_of_its_worker_was_revoked(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await asyncio.sleep(5)
+    ward.activity.refusals.pull_refused("ocr", 401, "0123456789ab")
+    return job_id
+
+
+@fault("WORKERS_MISNAMED")
+async def its_worker_pulls_in_another_name(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await asyncio.sleep(5)
+    ward.activity.refusals.misnamed("orc")
+    return job_id
+
+
+@fault("CLOCK_OFF")
+async def its_clock_is_behind_what_is_stored(ward: Ward) -> str:
+    job_id = await ward.submit()
+    ward.clock_back = timedelta(hours=1)
     return job_id

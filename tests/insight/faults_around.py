@@ -84,6 +84,20 @@ async def its_protocol_is_gone_and_nobody_is_subscribed(ward: Ward) -> str:
     return await its_protocol_is_gone(ward)
 
 
+@fault("PROTOCOL_GONE", subscribed=False)
+async def its_protocol_is_gone_and_it_waits_for_its_second_attempt(ward: Ward) -> str:
+    job_id = await its_protocol_is_gone(ward)
+    await asyncio.sleep(60)
+    return job_id
+
+
+@fault("PROTOCOL_GONE", subscribed=False)
+async def its_protocol_is_gone_and_it_failed(ward: Ward) -> str:
+    job_id = await its_protocol_is_gone(ward)
+    await ward.ended(job_id)
+    return job_id
+
+
 @fault("BUS_AWAY")
 async def the_broker_is_away_and_nobody_is_there(ward: Ward) -> str:
     ward.bus.away = True

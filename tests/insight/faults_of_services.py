@@ -125,7 +125,7 @@ async def it_waits_behind_others(ward: Ward) -> str:
     await ward.start("ocr", 60)
     for _ in range(40):
         job_id = await ward.submit()
-    await asyncio.sleep(200)
+    await asyncio.sleep(400)
     return job_id
 
 

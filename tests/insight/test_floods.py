@@ -106,7 +106,13 @@ def test_workers_that_are_invented_are_forgotten_and_their_note_stays_small() ->
 def failing(jobs: int, at: datetime = AT, text: str = "it broke") -> ServiceStats:
     seen = ServiceStats(AT, AT)
     for number in range(jobs):
-        seen.failed(at, failure_of("ocr", "ocr", Fault("C", text)), f"job_{number}", "tenant_a")
+        seen.failed(
+            at,
+            failure_of("ocr", "ocr", Fault("C", text)),
+            f"job_{number}",
+            "tenant_a",
+            retried=False,
+        )
     return seen
 
 

@@ -186,14 +186,16 @@ def test_a_caller_hears_of_the_failures_of_its_own_tenants_only() -> None:
                 who: [f.cause for f in await diagnoser.system({}, {}, tenants=tenants)]
                 for who, tenants in (("all", None), ("loud", {"loud"}), ("quiet", {"quiet"}))
             }
-            alone = ["TENANT_FAILS_ALIKE"]
+            alone = ["TENANT_FAILS_ALIKE", "JOBS_FAILED"]
             assert causes == {"all": alone, "loud": alone, "quiet": []}
             ward.services["ocr"].fails |= {"quiet": FatalError("mine")}
             mine = await ward.submit(tenant_id="quiet")
             await ward.ended(mine)
             told = [await ward.why(mine, tenants={"quiet"})]
             told += await diagnoser.system({}, {}, tenants={"quiet"})
-            assert [each.cause for each in told] == ["SERVICE_FAILS_ALIKE"] * 2
+            alike = "SERVICE_FAILS_ALIKE"
+            assert [each.cause for each in told] == [alike, alike, "JOBS_FAILED"]
+            assert [each.impact and each.impact.tenants for each in told] == [None, None, ["quiet"]]
             said = repr(told)
             assert "mallory" not in said.lower()
             record = ward.activity.workers.record()

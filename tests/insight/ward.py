@@ -19,6 +19,7 @@ from lucius.core.plan import Sla, StepPlan
 from lucius.engine.admission.ingress import Ingress, IngressPolicy
 from lucius.engine.ownership import EMBEDDED
 from lucius.engine.replies import Guard
+from lucius.operations.why import ProcessState
 from lucius.platform import FatalError, Output, RetryableError, Service, ServiceRunner, Task
 from lucius.ports.bus import Delivery, Message
 from lucius.ports.config import Catalog, JobProtocol
@@ -145,6 +146,7 @@ class Ward:
     troubles: dict[str, str] = field(default_factory=dict)
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
     unrestored: list[Unrestored] = field(default_factory=list)
+    services_down: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ledger, self.bus, self.config = WardLedger(), WardBus(), WardConfig()
@@ -169,7 +171,9 @@ class Ward:
             lanes=ALL_LANES,
             catalog=self.config.catalog,
             troubles=self._outages,
-            unrestored=lambda: self.unrestored,
+            process=ProcessState(
+                lambda: self.unrestored, lambda: self.services_down, self.config.fault
+            ),
             now=self.now,
         )
 

@@ -12,7 +12,7 @@ import pytest
 from lucius.core.addresses import is_public
 from lucius.core.errors import EffectRefusedError
 from lucius.core.references import webhook_fault
-from lucius.operations.webhooks import WebhookRefusedError, Webhooks
+from lucius.operations.webhooks import WebhookFailedError, WebhookRefusedError, Webhooks
 from lucius.system.outside import (
     ADDRESSES,
     AddressRefusedError,
@@ -176,19 +176,54 @@ async def test_a_name_that_answers_differently_later_is_asked_once() -> None:
     """Rebinding: what was checked is what is dialled, as an address and never again as a name."""
     detour = Detour({})
     table = Names({"client.example": ["93.184.215.14"]}, later=["127.0.0.1"])
-    assert await notify("https://client.example/", GuardedBackend(detour, table)) is False
+    with pytest.raises(WebhookFailedError):
+        await notify("https://client.example/", GuardedBackend(detour, table))
     assert (detour.dialled, table.asked) == (["93.184.215.14"], 1)
 
 
 async def test_every_address_is_tried_up_to_a_bound() -> None:
     detour = Detour({})
     table = names({"client.example": [f"93.184.215.{n}" for n in range(9)]})
-    assert await notify("https://client.example/", GuardedBackend(detour, table)) is False
+    with pytest.raises(WebhookFailedError):
+        await notify("https://client.example/", GuardedBackend(detour, table))
     assert len(detour.dialled) == ADDRESSES
 
 
 async def test_a_name_that_cannot_be_resolved_is_tried_again_later() -> None:
-    assert await notify("https://client.example/", GuardedBackend(Detour({}), names({}))) is False
+    with pytest.raises(WebhookFailedError, match=r"client\.example cannot be resolved"):
+        await notify("https://client.example/", GuardedBackend(Detour({}), names({})))
+
+
+NAMED = "hooks.corp"
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "172.20.0.9", "192.168.4.4", "fd00::7"])
+async def test_a_host_that_an_operator_has_named_may_be_in_a_private_network(address: str) -> None:
+    url = f"https://{NAMED}/"
+    assert webhook_fault(url, ("https",), ()) is not None
+    assert webhook_fault(url, ("https",), (NAMED,)) is None
+    detour, table = Detour({}), names({NAMED: [address]})
+    with pytest.raises(WebhookFailedError):  # nobody listens there, and it was dialled
+        await notify(url, GuardedBackend(detour, table, (NAMED,)), hosts=(NAMED,))
+    assert detour.dialled == [address]
+    with pytest.raises(AddressRefusedError):
+        await notify(
+            "https://client.example/",
+            GuardedBackend(detour, names({"client.example": [address]}), (NAMED,)),
+        )
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "::1", "fe80::1", "0.0.0.0"])
+async def test_no_name_opens_this_machine_or_its_link(address: str) -> None:
+    detour, table = Detour({}), names({NAMED: [address]})
+    with pytest.raises(AddressRefusedError):
+        await notify(f"https://{NAMED}/", GuardedBackend(detour, table, (NAMED,)), hosts=(NAMED,))
+    assert detour.dialled == []
+
+
+def test_a_glob_opens_no_private_network() -> None:
+    assert webhook_fault("https://10.1.2.3/", ("https",), ("10.*",)) is not None
+    assert webhook_fault("https://10.1.2.3/", ("https",), ("10.1.2.3",)) is None
 
 
 async def test_the_real_resolver_finds_loopback_and_it_is_refused() -> None:

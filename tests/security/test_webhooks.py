@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from lucius.operations.webhooks import (
+    WebhookFailedError,
     WebhookRefusedError,
     Webhooks,
     WebhookSecretError,
@@ -135,7 +136,8 @@ async def test_an_answer_that_does_not_come_is_given_up(
 ) -> None:
     monkeypatch.setattr("lucius.operations.webhooks.LONGEST", timedelta(milliseconds=200))
     receiver.held = asyncio.Event()
-    assert await told(receiver, fresh_secret()) is False
+    with pytest.raises(WebhookFailedError):
+        await told(receiver, fresh_secret())
     receiver.held.set()
 
 
@@ -147,7 +149,8 @@ async def test_a_receiver_that_wants_no_more_is_told_no_more(receiver: Receiver)
 
 async def test_a_certificate_of_another_host_is_not_accepted(receiver: Receiver) -> None:
     receiver.name = "other.client.example"
-    assert await told(receiver, fresh_secret(), f"https://{receiver.name}/") is False
+    with pytest.raises(WebhookFailedError):
+        await told(receiver, fresh_secret(), f"https://{receiver.name}/")
     assert receiver.received == []
 
 

@@ -58,6 +58,8 @@ def pdf_without_pages() -> bytes:
         (lambda: bytes(MAX_DOCUMENT + 1), "OBJECT_TOO_LARGE"),
         (lambda: b"word after word. " * (1024 * 1024), "DOCUMENT_TOO_LARGE"),
         (lambda: b"\xff\xfe\x00\x01 no text", "UNSUPPORTED_DOCUMENT"),
+        (lambda: b"PK\x03\x04 word/document.xml", "UNSUPPORTED_DOCUMENT"),
+        (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 a DOC", "UNSUPPORTED_DOCUMENT"),
         (lambda: b"", "EMPTY_DOCUMENT"),
         (lambda: b"  \n", "EMPTY_DOCUMENT"),
         (pdf_without_pages, "BROKEN_DOCUMENT"),

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,7 @@ from lucius.adapters.workspaces.azure_account import Account, account_of
 from lucius.adapters.workspaces.by_scheme import WorkspaceByScheme
 from lucius.adapters.workspaces.local import LocalWorkspace, path_of
 from lucius.adapters.workspaces.memory import MemoryWorkspace
-from lucius.adapters.workspaces.places import Places
+from lucius.adapters.workspaces.places import Places, below, real_path
 from lucius.app.secrets import made_once
 from lucius.app.settings import Settings
 from lucius.app.settings.kinds import show
@@ -467,10 +468,34 @@ def workspace_root(settings: Settings) -> Path:
         raise UnsupportedError(f"LUCIUS_WORKSPACE_URL: {error}") from error
 
 
-def ingress_policy(settings: Settings) -> IngressPolicy:
-    """No reference of a request leads to the secrets of this process, or to the work of others."""
+def ingress_policy(settings: Settings, served: Collection[str] = ()) -> IngressPolicy:
+    """No reference of a request leads to the secrets of this process, or to the work of others.
+
+    `served`: services that run in this process, with these settings.
+    """
     policy = settings.ingress_policy()
     kept = Places([settings.data_dir, workspace_root(settings)])
     remote = not settings.workspace_url.startswith("file:")
     home = f"{settings.workspace_url}/{settings.system}" if remote else ""
-    return replace(policy, references=replace(policy.references, protects=kept.hold, home=home))
+    return replace(
+        policy,
+        references=replace(policy.references, protects=kept.hold, home=home),
+        closed=partial(closed_place, settings),
+        served=frozenset(served),
+    )
+
+
+def closed_place(settings: Settings, name: str, uri: str) -> str | None:
+    """Why services with these settings can neither read nor write a local file; None where they might."""
+    if scheme_of(uri) != "file":
+        return None
+    reads = name == "input_ref"
+    named = (*settings.output_roots, *(settings.input_roots if reads else ()))
+    roots = {os.path.realpath(Path(root).expanduser()) for root in named if not is_url(root)}
+    path = path_of(uri)
+    if any(below(real_path(path), root) for root in roots):
+        return None
+    folder = path if path.endswith("/") else os.path.dirname(path)
+    open_to = ", ".join(sorted(roots)) or "nothing"
+    what, root = ("read", "LUCIUS_INPUT_ROOTS") if reads else ("write to", "LUCIUS_OUTPUT_ROOTS")
+    return f"jobs may not {what} {folder}: add it to {root} (now: {open_to})"

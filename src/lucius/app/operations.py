@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
@@ -14,16 +14,18 @@ from lucius.core.job import Job
 from lucius.core.plan import FIRST_SHARD, OUTBOX
 from lucius.engine.loop import Listener
 from lucius.engine.observer import Observer
+from lucius.operations.deliveries import Deliveries
 from lucius.operations.failures import FailureStore
 from lucius.operations.published_stats import PublishedStats
 from lucius.operations.redrives import RedrivePlans
-from lucius.operations.services import KnownServices, PausedServices
-from lucius.operations.why import RulesDiagnoser
+from lucius.operations.refusals import Refusals
+from lucius.operations.services import KnownServices, OwnServices, PausedServices
+from lucius.operations.why import ProcessState, RulesDiagnoser
 from lucius.operations.workers import Workers
 from lucius.ports.config import Catalog
+from lucius.ports.engine import Engine
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger
-from lucius.ports.workspace import Unrestored
 
 
 class WorkersObserved(Observer):
@@ -49,6 +51,8 @@ class Listening:
     workers: Workers
     paused: PausedServices
     failures: FailureStore
+    refusals: Refusals
+    deliveries: Deliveries
     alone: bool
 
     @property
@@ -57,14 +61,16 @@ class Listening:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        return (self.workers.listen, self.failures.listen)
+        listening = (self.workers, self.failures, self.refusals, self.deliveries)
+        return tuple(each.listen for each in listening)
 
 
 def listening(ledger: Ledger, lanes: Lanes, now: Callable[[], datetime]) -> Listening:
     alone = isinstance(lanes, FixedLanes)
     shared_records = ledger.shared_records()
     paused = PausedServices(shared_records, now=now, alone=alone)
-    return Listening(Workers(lanes), paused, FailureStore(shared_records, now=now), alone)
+    failures = FailureStore(shared_records, now=now)
+    return Listening(Workers(lanes), paused, failures, Refusals(now), Deliveries(), alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +91,16 @@ def insight(
     lanes: Lanes,
     catalog: Callable[[], Catalog],
     troubles: Callable[[], Mapping[str, str]],
-    unrestored: Callable[[], Sequence[Unrestored]],
+    process: ProcessState,
     now: Callable[[], datetime],
     engine: str = OUTBOX,
+    engine_port: Engine | None = None,
+    own: Callable[[], OwnServices] = OwnServices,
 ) -> Insight:
-    """`engine`: that of new jobs. The owner of its first lane runs redrive plans."""
+    """`engine`: that of new jobs. The owner of its first lane runs redrive plans.
+
+    `engine_port`: who moves jobs, where that is not the outbox alone. `own`: services of this process.
+    """
     first_shard = FIRST_SHARD[engine]
     name = "one" if activity.alone else f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
     published_stats = PublishedStats(
@@ -98,6 +109,8 @@ def insight(
         name,
         unclaimed=outbox.unclaimed.services,
         troubles=troubles,
+        refusals=activity.refusals,
+        deliveries=activity.deliveries,
         now=now,
         alone=activity.alone,
     )
@@ -106,7 +119,8 @@ def insight(
         published_stats,
         activity.paused,
         catalog=catalog,
-        backlog=outbox.engine.backlog,
+        engine=engine_port or outbox.engine,
+        own=own,
         now=now,
     )
     diagnoser = RulesDiagnoser(
@@ -116,7 +130,7 @@ def insight(
         lanes=lanes,
         limited=outbox.windows.limited,
         catalog=catalog,
-        unrestored=unrestored,
+        process=process,
         now=now,
     )
     redrives = RedrivePlans(

@@ -66,8 +66,11 @@ from lucius.http.keys import SharedKeys
 from lucius.http.limits import WaitLimit
 from lucius.http.owner import owner_only, this_user
 from lucius.http.tokens import CallbackTokens
+from lucius.operations.services import OwnServices
 from lucius.operations.webhooks import Webhooks
+from lucius.operations.why import ProcessState
 from lucius.platform import Service
+from lucius.platform.bodies import ServiceInstruments
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource
 from lucius.ports.engine import Engine
@@ -144,13 +147,17 @@ class Runtime:
             now=utc_now,
             transport=self.webhook_transport,
         )
-        ingress = Ingress(self.config, ingress_policy(settings))
+        served = [service.name for service in self.services]
+        ingress = Ingress(self.config, ingress_policy(settings, served))
         clock = storage_clock(self.ledger)
         wall = clock.now if clock is not None else utc_now
         self._clock = SteadyClock(wall, time.monotonic)
         shared = not isinstance(self.lanes, FixedLanes)
         self._starter = self._starter_of(self.workflows) if self.workflows is not None else None
         self.activity = listening(self.ledger, self.lanes, self._clock.now)
+        self.service_counts = ServiceInstruments()
+        if self.services:
+            self.service_counts.register(self.registry)
         self.own = self._service_host(incarnation, lost)
         self.outbox = outbox(
             self.ledger,
@@ -187,6 +194,7 @@ class Runtime:
         self.process_health = ProcessHealth(
             self.ledger, self.outbox, self.background_tasks, clock, self.workflows
         )
+        self.webhooks.instruments.register(self.registry)
         if isinstance(self.ledger, Measured):
             self.ledger.instruments.register(self.registry)
         if isinstance(self.workflows, Measured):
@@ -215,9 +223,17 @@ class Runtime:
             lanes=self.lanes,
             catalog=self.config.catalog,
             troubles=self.process_health.troubles,
-            unrestored=self._unrestored,
+            process=ProcessState(
+                self._unrestored,
+                self._services_down,
+                self.config.fault,
+                ingress.limits,
+                settings.bus_backend == "servicebus",
+            ),
             now=self._clock.now,
             engine=TEMPORAL if settings.temporal_enabled else OUTBOX,
+            engine_port=self._port(),
+            own=lambda: self._own_services(lost),
         )
         # Leases of services that run here need no heartbeats from beside the loop: who ends them is on it.
         self.loop_watch = LoopWatch(self.own.whose, self._blocked, lambda: None)
@@ -234,6 +250,7 @@ class Runtime:
                 incarnation=incarnation,
                 lost=lost,
                 blocked=self._blocked_beside,
+                instruments=self.service_counts,
             )
         return ServiceHost(
             self.services,
@@ -243,6 +260,7 @@ class Runtime:
             topologies=settings.topologies(),
             grace=settings.drain,
             incarnation=incarnation,
+            instruments=self.service_counts,
         )
 
     def _starter_of(self, workflows: Workflows) -> WorkflowStarter:
@@ -403,6 +421,8 @@ class Runtime:
                 ),
                 gateway=self.gateway,
                 services=self.insight.services,
+                refusals=self.activity.refusals,
+                webhooks=self.insight.published_stats,
                 diagnoser=self.insight.diagnoser,
                 failures=self.activity.failures,
                 redrives=self.insight.redrives,
@@ -427,10 +447,19 @@ class Runtime:
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
         self.metrics.unrestored.show({(): float(len(self._unrestored()))})
+        self.own.measure()
         await self.metrics.refresh(up)
 
     def _unrestored(self) -> Sequence[Unrestored]:
         return self.workspace.unrestored() if isinstance(self.workspace, Restores) else ()
+
+    def _own_services(self, lost: LostServices) -> OwnServices:
+        running = [] if self.own.trouble else [each.name for each in self.services]
+        return OwnServices(lost.home, lost.alive, frozenset(running))
+
+    def _services_down(self) -> dict[str, str]:
+        trouble = self.own.trouble
+        return {} if trouble is None else {each.name: trouble for each in self.services}
 
     def _shown_settings(self) -> JsonObject:
         return self.in_force().shown()

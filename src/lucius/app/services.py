@@ -187,9 +187,11 @@ class ServiceHost:
         topologies: Sequence[str],
         grace: timedelta,
         incarnation: str,
+        instruments: ServiceInstruments,
     ) -> None:
         check_services(services)
         self._grace = grace
+        self._instruments = instruments
         self._forks = [ForkServer()]
         self.runners = [
             runner
@@ -204,6 +206,7 @@ class ServiceHost:
                 forks=self._forks_of(service),
                 grace=grace,
                 worker_id=f"{incarnation}{service.name}",
+                instruments=instruments,
             )
         ]
 
@@ -226,6 +229,15 @@ class ServiceHost:
     async def close(self) -> None:
         for forks in self._forks:
             await forks.close()
+
+    def measure(self) -> None:
+        """Slots are looked at when somebody asks; the rest is counted as it happens."""
+        cells: dict[tuple[str, ...], float] = {}
+        for runner in self.runners:
+            health = runner.health()
+            for state, number in (("busy", health.running), ("free", health.free_slots)):
+                cells[runner.name, state] = cells.get((runner.name, state), 0.0) + number
+        self._instruments.slots.show(cells)
 
     @property
     def running(self) -> int:

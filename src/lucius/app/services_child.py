@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from lucius.adapters.buses.linked import LinkedBus, Word
 from lucius.adapters.buses.packets import encoded, packet
@@ -23,6 +23,7 @@ from lucius.app.services import ServiceHost, named_service
 from lucius.app.services_process import (
     BLOCKED,
     CANCEL,
+    COUNTED,
     DRAIN,
     DRAINED,
     DRAINING,
@@ -35,12 +36,15 @@ from lucius.app.settings import Settings
 from lucius.app.stacks import die_with_parent
 from lucius.app.telemetry import observed
 from lucius.core.errors import LuciusError
+from lucius.platform.bodies import ServiceInstruments
 from lucius.platform.messages import SILENT, BusReplies, Directive, Replies, ReplyAnswer
 from lucius.platform.runner import StandbyHeartbeats
 from lucius.ports.bus import Bus, Message
 from lucius.system.spans import traced
 
 log = logging.getLogger("lucius")
+COUNT_SECONDS: Final = 2.0
+"""Between two reports of what the services have done, for the metrics of the server."""
 
 
 class ServicesChild:
@@ -52,6 +56,8 @@ class ServicesChild:
         self._own: ServiceHost | None = None
         self._draining = asyncio.Event()
         self._drained = False
+        self._instruments = ServiceInstruments()
+        self._counted: list[Any] = []
 
     async def run(self, connection: socket.socket, beside: socket.socket) -> None:
         loop, link = asyncio.get_running_loop(), self._link
@@ -80,14 +86,18 @@ class ServicesChild:
             topologies=settings.topologies(),
             grace=settings.drain,
             incarnation=self._alive,
+            instruments=self._instruments,
         )
         standby = StandbyHeartbeats(own.runners, lambda: _straight(beside, bus, settings))
         watch = LoopWatch(own.whose, self._blocked, standby.send_due)
         await own.start()
         self._link.report(READY)
+        counting = asyncio.create_task(self._count_forever(own))
         with watch.watching():
             await self._draining.wait()
             await own.drain()
+        counting.cancel()
+        self._count(own)
         self._drained = True
         self._link.report(DRAINED, own.left_behind)
         await self._link.packets.sent()
@@ -95,6 +105,19 @@ class ServicesChild:
         await workspace.close()
         if bus is not self._link:
             await bus.close()
+
+    async def _count_forever(self, own: ServiceHost) -> None:
+        while True:
+            self._count(own)
+            await asyncio.sleep(COUNT_SECONDS)
+
+    def _count(self, own: ServiceHost) -> None:
+        """What came since the last time; nothing is sent where nothing has."""
+        own.measure()
+        taken = self._instruments.taken()
+        if taken != self._counted:
+            self._link.report(COUNTED, taken)
+        self._counted = [[], [], taken[-1]]
 
     def _blocked(self, block: Block) -> None:
         self._link.report(BLOCKED, (block.service, block.place, block.seconds))

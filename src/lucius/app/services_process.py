@@ -26,6 +26,7 @@ from lucius.core.effects import Committed
 from lucius.core.errors import LuciusError
 from lucius.engine.ownership import LostServices
 from lucius.engine.replies import ReplyConsumer
+from lucius.platform.bodies import ServiceInstruments
 from lucius.platform.isolation.forks import exit_description
 from lucius.ports.bus import Bus
 from lucius.system.machine import python_command
@@ -33,6 +34,7 @@ from lucius.system.machine import python_command
 log = logging.getLogger("lucius")
 HELLO: Final = Struct("!I")
 READY, FAILED, DRAINING, DRAINED, BLOCKED = "ready", "failed", "draining", "drained", "blocked"
+COUNTED: Final = "counted"
 """What the process reports."""
 DRAIN, CANCEL, END_LEASE = "drain", "cancel", "end lease"
 """What it is told."""
@@ -57,7 +59,14 @@ class ServicesFailedError(LuciusError):
 class ChildProcess:
     """One process of services, from its start to its end."""
 
-    def __init__(self, bus: Bus, replies: ReplyConsumer, blocked: Callable[[Block], None]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        replies: ReplyConsumer,
+        blocked: Callable[[Block], None],
+        counted: Callable[[Any], None],
+    ) -> None:
+        self._counted = counted
         loop = asyncio.get_running_loop()
         taken = (replies.came, replies.until_capacity)
         directives = bus if isinstance(bus, MemoryBus) else None
@@ -100,6 +109,8 @@ class ChildProcess:
             self.draining.set()
         elif word == DRAINED and not self.drained.done():
             self.drained.set_result(int(value))
+        elif word == COUNTED:
+            self._counted(value)
         elif word == BLOCKED:
             service, place, seconds = value
             now = asyncio.get_running_loop().time()
@@ -163,7 +174,9 @@ class ServicesProcess:
         incarnation: str,
         lost: LostServices,
         blocked: Callable[[Block], None],
+        instruments: ServiceInstruments,
     ) -> None:
+        self._instruments = instruments
         self._names = names
         self._settings = settings
         self._bus = bus
@@ -176,6 +189,7 @@ class ServicesProcess:
         self._deaths = 0
         self._keeping: asyncio.Task[None] | None = None
         self._ending = False
+        self._died = ""
         self.left_behind = 0
 
     @property
@@ -183,7 +197,11 @@ class ServicesProcess:
         """Why no service runs, if none does."""
         if not self._names or (self._child is not None and self._child.serves):
             return None
-        return "the process of the services has died, and another one is being started: see the log"
+        how = f" ({self._died})" if self._died else ""
+        return f"the process of the services has died{how}, and another one is being started"
+
+    def measure(self) -> None:
+        """The process says it every few seconds."""
 
     def whose(self, task: "asyncio.Task[Any] | None") -> str | None:
         """No service runs on this loop."""
@@ -205,7 +223,9 @@ class ServicesProcess:
         self._number += 1
         alive = self._lost.alive = f"{self._incarnation}{self._number}/"
         hello = pickle.dumps((sys.path, self._settings, list(self._names), alive))
-        self._child = child = ChildProcess(self._bus, self._replies(), self._blocked)
+        self._child = child = ChildProcess(
+            self._bus, self._replies(), self._blocked, self._instruments.put
+        )
         try:
             await child.begin(hello)
         except BaseException:
@@ -219,6 +239,7 @@ class ServicesProcess:
         if not child.ready.done():
             raise ServicesFailedError(f"the services cannot be started: {how}")
         while not self._ending:
+            self._died = how
             log.error("the process of the services is gone: %s; another one is started", how)
             self._lost.died(f"{self._incarnation}{self._number + 1}/")
             await asyncio.sleep(self._pause(child))

@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Final
 
 from lucius.app.lifecycle import LOOPBACK, free_port, listen
@@ -65,6 +66,7 @@ USUAL_PORT: Final = 4222
 START: Final = 10.0
 """Seconds within which the server takes connections."""
 PR_SET_PDEATHSIG: Final = 1
+RESTART_SECONDS: Final = 0.5
 USER: Final = "lucius"
 OTHER_WAYS: Final = ("USER", "PASSWORD", "TOKEN", "CREDENTIALS")
 """Settings LUCIUS_NATS_* for servers of somebody else. For the one that is started here, its URL has all."""
@@ -85,13 +87,10 @@ def local_nats(environ: Mapping[str, str], data: Path) -> Iterator[dict[str, str
         return
     binary, port, folder = _binary(), _port(), private_folder(data.absolute() / "nats")
     password = made_once(data / "nats.key").decode()
-    server = subprocess.Popen(
-        [binary, "-c", str(_config(folder, port, password))],
-        start_new_session=True,  # Ctrl-C is for this process alone: it drains first
-        preexec_fn=die_with_parent if sys.platform == "linux" else None,
-    )
+    server = KeptServer([binary, "-c", str(_config(folder, port, password))])
     try:
-        _wait_for(server, port, folder)
+        _wait_for(server.process, port, folder)
+        server.keep()
         unused = (name for each in OTHER_WAYS if (name := f"LUCIUS_NATS_{each}") in environ)
         found = {
             "LUCIUS_BUS_BACKEND": "nats",
@@ -101,8 +100,44 @@ def local_nats(environ: Mapping[str, str], data: Path) -> Iterator[dict[str, str
         with kept(data, found):
             yield found
     finally:
-        server.terminate()
-        server.wait()
+        server.stop()
+
+
+class KeptServer:
+    """A server that is started again when it dies. It lives no longer than this process."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._lock = Lock()
+        self._stopping = False
+        self.process = self._started()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            self._words,
+            start_new_session=True,  # Ctrl-C is for this process alone: it drains first
+            preexec_fn=die_with_parent if sys.platform == "linux" else None,
+        )
+
+    def keep(self) -> None:
+        Thread(target=self._keep, daemon=True).start()
+
+    def _keep(self) -> None:
+        """On a thread of its own: nobody else waits for the process, and a dead one must be waited for."""
+        while True:
+            code = self.process.wait()
+            with self._lock:
+                if self._stopping:
+                    return
+                log.error("%s has ended with %s and is started again", self._words[0], code)
+                time.sleep(RESTART_SECONDS)
+                self.process = self._started()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopping = True
+        self.process.terminate()
+        self.process.wait()
 
 
 def _config(folder: Path, port: int, password: str) -> Path:

@@ -147,11 +147,72 @@ def _show(found: dict[str, Any]) -> None:
     click.echo(f"{cause}  {found['summary']}{since}")
     for each in found["evidence"]:
         click.echo(f"  {moment(each['at'])}  {each['what']}" if each["at"] else f"  {each['what']}")
+    if impact := _impact(found.get("impact")):
+        click.echo(f"{click.style('for', dim=True)}   {impact}")
     if found["next"]["what"]:
         at = f" at {moment(found['next']['at'])}" if found["next"]["at"] else ""
         click.echo(f"{click.style('next', dim=True)}  {found['next']['what']}{at}")
     if found["command"]:
         click.echo(f"{click.style('try', dim=True)}   {found['command']}")
+
+
+def _impact(impact: dict[str, Any] | None) -> str:
+    """Whom it concerns: how many jobs, whose, and since when the oldest waits."""
+    if impact is None:
+        return ""
+    least = "at least " if impact["more"] else ""
+    jobs = "1 job" if impact["jobs"] == 1 else f"{impact['jobs']} jobs"
+    names, count = ", ".join(impact["tenants"][:3]), impact["tenant_count"]
+    rest = f" and {count - 3} more tenants" if count > 3 else ""
+    of = f" of {names}{rest}" if names else ""
+    oldest = f", the oldest since {moment(impact['oldest_at'])}" if impact["oldest_at"] else ""
+    return f"{least}{jobs}{of}{oldest}"
+
+
+# `lucius webhooks`: those that are not delivered, and sending them again.
+
+
+@click.group(cls=ListByDefault)
+def webhooks() -> None:
+    """List webhooks that are not delivered; send them again."""
+
+
+@webhooks.command("list")
+@with_server
+def listed_webhooks(session: Session) -> None:
+    """List webhooks that are not delivered, the latest first."""
+    session.show(session.call(lambda client: client.webhooks()), _show_webhooks)
+
+
+def _show_webhooks(answer: dict[str, Any]) -> None:
+    if not answer["webhooks"]:
+        click.echo("all webhooks are delivered")
+        return
+    names = ("job", "tenant", "host", "tries", "next", "error")
+    rows = [
+        (
+            *(each["jobId"], each["tenant_id"], each["host"], str(each["tries"])),
+            moment(each["next_at"]) if each["next_at"] else "given up",
+            each["error"],
+        )
+        for each in answer["webhooks"]
+    ]
+    show_table(names, rows)
+
+
+@webhooks.command("resend")
+@click.argument("job_ids", metavar="JOB...", nargs=-1, required=True, shell_complete=job_ids)
+@reason_option
+@with_server
+def resend_webhooks(session: Session, job_ids: tuple[str, ...], reason: str | None) -> None:
+    """Send the webhooks of jobs that have ended again, also what was given up."""
+    told(
+        session,
+        job_ids,
+        "resend_webhooks",
+        reason,
+        lambda job: f"the webhooks of {job['jobId']} are being sent",
+    )
 
 
 BARS = " ▁▂▃▄▅▆▇█"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lucius.cli.bulk import FILTER, ORDERS
+from lucius.cli.completing import files as files_in
 from lucius.cli.completing import job_argument
 from lucius.cli.ledger import settings_of_command, with_data
 from lucius.cli.screen import event_line, printed, show_attempts, show_job, show_jobs
@@ -18,7 +19,7 @@ from lucius.cli.session import (
     show_warnings,
     with_server,
 )
-from lucius.cli.submit import read_payload
+from lucius.cli.submit import output_of, read_payload
 from lucius.cli.watching import watched
 
 # `lucius outbox retry`: publish pending directives now.
@@ -58,7 +59,7 @@ def filter_options(command: Any) -> Any:
             type=click.IntRange(1, 500),
             default=50,
             show_default=True,
-            help="Show at most so many jobs.",
+            help="The most jobs to show.",
         ),
         *FILTER,
     ):
@@ -269,16 +270,31 @@ def retry(session: Session, job_id: str, reason: str | None) -> None:
 @click.command()
 @job_argument
 @click.option("--payload", metavar="JSON|@FILE", help="A corrected payload for the new job.")
+@click.option(
+    "--output",
+    "output_ref",
+    metavar="REF",
+    shell_complete=files_in,
+    help="Another place for its output: a URI or a path.",
+)
 @click.option("--wait", is_flag=True, help="Follow the new job to its end.")
 @reason_option
 @with_server
 def redrive(
-    session: Session, job_id: str, payload: str | None, wait: bool, reason: str | None
+    session: Session,
+    job_id: str,
+    payload: str | None,
+    output_ref: str | None,
+    wait: bool,
+    reason: str | None,
 ) -> None:
     """Run a failed job again as a new job, from the failed step on."""
-    corrected = read_payload(payload) if payload is not None else None
+    given: dict[str, Any] = {
+        "payload": read_payload(payload) if payload is not None else None,
+        "output_ref": output_of(output_ref) if output_ref is not None else None,
+    }
     answer = session.call_job(
-        job_id, lambda client, id_: client.redrive(id_, payload=corrected, reason=reason)
+        job_id, lambda client, id_: client.redrive(id_, **given, reason=reason)
     )
     show_warnings(answer)
     if wait:

@@ -15,11 +15,17 @@ from lucius.cli.submit import JOB_ID, SCHEMA_VERSION, read_payload, reference
 from lucius.core.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lucius.client.plain import PlainClient
     from lucius.dev.load import Driver, LoadPlan, LoadTally, Target
+
+    Why = Callable[[], Awaitable[str]]
 
 BAR: Final = 40
 DEFAULT_JOBS: Final = 100
 INTERRUPTED: Final = 130
+QUIET_SECONDS: Final = 10
 
 
 @click.command()
@@ -155,7 +161,19 @@ async def at_server(
         session.url, api_key=session.api_key, retries=0, max_connections=most
     ) as client:
         await client.protocols()  # a server that is not there is said once, not by every job
-        return await driven(ServerTarget(client, envelope, poison), plan, session.as_json)
+        target = ServerTarget(client, envelope, poison)
+        return await driven(target, plan, session.as_json, lambda: reason(client))
+
+
+async def reason(client: "PlainClient") -> str:
+    """Why nothing moves, as far as the server says it."""
+    from lucius.client import ClientError
+
+    try:
+        causes = (await client.why())["causes"]
+    except ClientError as error:
+        return str(error)
+    return ", ".join(f"{each['cause']}: {each['summary']}" for each in causes[:2]) or "no cause"
 
 
 async def at_service(
@@ -173,14 +191,16 @@ async def at_service(
         return await driven(ServiceTarget(trial), plan, as_json)
 
 
-async def driven(target: "Target", plan: "LoadPlan", as_json: bool) -> "tuple[LoadTally, float]":
+async def driven(
+    target: "Target", plan: "LoadPlan", as_json: bool, why: "Why | None" = None
+) -> "tuple[LoadTally, float]":
     import asyncio
 
     from lucius.dev.load import Driver
 
     driver = Driver(target, plan)
     try:
-        await (driver.run() if as_json else shown(driver, driver.run()))
+        await (driver.run() if as_json else shown(driver, driver.run(), why))
     except asyncio.CancelledError:
         task = asyncio.current_task()
         assert task is not None
@@ -189,8 +209,13 @@ async def driven(target: "Target", plan: "LoadPlan", as_json: bool) -> "tuple[Lo
     return driver.tally, driver.seconds
 
 
-async def shown(driver: "Driver", work: Coroutine[Any, Any, None]) -> None:
-    """A table that is drawn again and again on a terminal, a line a second elsewhere."""
+async def shown(
+    driver: "Driver", work: Coroutine[Any, Any, None], why: "Why | None" = None
+) -> None:
+    """A table that is drawn again and again on a terminal, a line a second elsewhere while jobs end.
+
+    Where none ends for a while, it says why, once.
+    """
     import asyncio
 
     from rich.console import Console
@@ -204,8 +229,14 @@ async def shown(driver: "Driver", work: Coroutine[Any, Any, None]) -> None:
                 while not running.done():
                     screen.update(Text("\n".join(report(driver.tally, driver.seconds))))
                     await asyncio.wait((running,), timeout=0.25)
+        before, still = driver.tally.ended, 0
         while not (await asyncio.wait((running,), timeout=1))[0]:
-            click.echo(progress_line(driver.tally, driver.seconds))
+            moved, before = driver.tally.ended != before, driver.tally.ended
+            still = 0 if moved else still + 1
+            if still <= 1 or still == QUIET_SECONDS:
+                click.echo(progress_line(driver.tally, driver.seconds))
+            if still == QUIET_SECONDS and why is not None:
+                click.echo(f"nothing ends for {QUIET_SECONDS} s: {printable(await why())}")
         await running
     finally:
         running.cancel()

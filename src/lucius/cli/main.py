@@ -16,7 +16,7 @@ import click
 from lucius import __version__, build
 from lucius.cli.certify import certify
 from lucius.cli.demo import demo
-from lucius.cli.failures import dlq, failures, redrive_plan, redrive_plans, why
+from lucius.cli.failures import dlq, failures, redrive_plan, redrive_plans, webhooks, why
 from lucius.cli.jobs import (
     cancel,
     events,
@@ -34,7 +34,13 @@ from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.load import load
 from lucius.cli.processes import invoker, orchestrator, reconciler, up, worker
-from lucius.cli.services import pause_service, resume_service, service, services
+from lucius.cli.services import (
+    drop_worker,
+    pause_service,
+    resume_service,
+    service,
+    services,
+)
 from lucius.cli.settings import bus, protocols, settings, temporal
 from lucius.cli.submit import submit, submit_many
 from lucius.core.text import printable, printable_json, printable_lines
@@ -192,6 +198,7 @@ for command in (
     service,
     services,
     why,
+    webhooks,
     submit_many,
     failures,
     redrive_plan,
@@ -202,6 +209,7 @@ for command in (
     main.add_command(command)
 for command in (pause_service, resume_service):
     service.add_command(command)
+worker.add_command(drop_worker)
 
 
 if __name__ == "__main__":

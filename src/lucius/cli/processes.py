@@ -263,12 +263,20 @@ def invoker(host: str, port: int, data: Path, as_json: bool) -> None:
         )
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @with_health
 @with_data
 @with_json
-def worker(data: Path, health_host: str, health: int | None, as_json: bool) -> None:
-    """Run the workflows of jobs on Temporal. It reaches ledger and bus through LUCIUS_INVOKER_URL alone."""
+@click.pass_context
+def worker(
+    ctx: click.Context, data: Path, health_host: str, health: int | None, as_json: bool
+) -> None:
+    """Run workflows on Temporal, or drop a worker that is gone.
+
+    Without a command it runs. It reaches ledger and bus through LUCIUS_INVOKER_URL alone.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
     from lucius.app.processes import check_temporal, work
     from lucius.app.telemetry import observed
 

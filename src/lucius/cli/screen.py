@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from lucius.core.text import printable
+from lucius.core.text import event_name, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,6 +67,10 @@ def show_job(job: dict[str, Any]) -> None:
         "error": job["error_code"] and f"{job['error_code']}: {job['error_message']}",
         "output": reference_text(job["final_output"]),
     }
+    for each in job.get("webhooks", []):
+        error = f": {each['error']}" if each["error"] else ""
+        tries = "1 try" if each["tries"] == 1 else f"{each['tries']} tries"
+        facts[f"webhook {each['host']}"] = f"{tries}{error}, again {moment(each['next_at'])}"
     for name, value in facts.items():
         if value:
             click.echo(f"{click.style(f'{name:>12}', dim=True)}  {value}")
@@ -193,7 +197,7 @@ def event_line(event: dict[str, Any]) -> str:
         f"{key}={value}" for key, value in (event["payload"] or {}).items() if key != "timestamp"
     ]
     note = f"  {', '.join(said)}" if said else ""
-    at, kind = event["created_at"], event["event_type"]
+    at, kind = event["created_at"], event_name(event["event_type"], event["moves"])
     return f"{at[:23] + 'Z' if len(at) > 24 else at}  {kind:<19}  {what}{attempt}{note}"
 
 

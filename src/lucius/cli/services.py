@@ -80,6 +80,8 @@ def _state(service: dict[str, Any]) -> str:
         return "not subscribed"
     if service["refused_at"] is not None:
         return "BAD_TOKEN"
+    if service.get("here"):
+        return "runs here"
     return "never seen" if service["last_seen"] is None else "seen"
 
 
@@ -104,6 +106,24 @@ def resume_service(session: Session, name: str) -> None:
     """Release to a service again what was held back."""
     answer = session.call(lambda client: client.resume_service(name))
     session.show(answer, lambda shown: _tell(shown, "resumed"))
+
+
+@click.command("drop")
+@click.argument("worker_id", metavar="WORKER")
+@reason_option
+@with_server
+def drop_worker(session: Session, worker_id: str, reason: str | None) -> None:
+    """Take back what a worker that is gone has in hand: its steps are tried again at once.
+
+    `lucius services --workers` lists workers. One that lives after all changes nothing any more.
+    """
+    answer = session.call(lambda client: client.drop_worker(worker_id, reason=reason))
+    session.show(answer, _show_dropped)
+
+
+def _show_dropped(answer: dict[str, Any]) -> None:
+    jobs = "1 job is" if answer["dropped"] == 1 else f"{answer['dropped']} jobs are"
+    click.echo(f"{answer['worker_id']} is dropped: {jobs} tried again")
 
 
 def _tell(answer: dict[str, Any], done: str) -> None:

@@ -104,14 +104,28 @@ def listed(session: Session) -> None:
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @with_json
 def check(file: Path, as_json: bool) -> None:
-    """Say whether a file or folder of protocols is valid. No server is asked."""
-    from lucius.adapters.configs.files import FileConfig
+    """Say whether a file or folder of protocols is valid. No server is asked.
 
-    found = FileConfig(file).catalog().protocols
+    It may use what the packaged protocols define, as with LUCIUS_PROTOCOLS=packaged,FILE.
+    """
+    from lucius.adapters.configs.files import PACKAGED, FileConfig
+    from lucius.core.errors import ProtocolError
+
+    beside = ""
+    try:
+        found = FileConfig(file).catalog().protocols
+    except ProtocolError as alone:
+        try:
+            found = FileConfig((PACKAGED, file)).catalog().protocols
+        except ProtocolError as both:
+            raise min(both, alone, key=lambda each: str(each).count("\n")) from None
+        known = FileConfig(PACKAGED).catalog().protocols
+        found = {name: each for name, each in found.items() if name not in known}
+        beside = f" beside the packaged ones (LUCIUS_PROTOCOLS=packaged,{file})"
     if as_json:
         echo_json({"file": str(file), "request_types": sorted(found)})
         return
-    click.echo(f"{file} is valid: {', '.join(sorted(found)) or 'no protocols'}")
+    click.echo(f"{file} is valid{beside}: {', '.join(sorted(found)) or 'no protocols'}")
 
 
 def _show(answer: Any) -> None:

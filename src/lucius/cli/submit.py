@@ -195,7 +195,11 @@ def _output(input_ref: str, output_ref: str | None) -> str:
     """By default the name has the job's id in it, so that two jobs on one input have two outputs."""
     if output_ref is None:
         return f"{reference(input_ref)}.{JOB_ID}.result.json"
-    return reference(output_ref).replace(quote(JOB_ID), JOB_ID)
+    return output_of(output_ref)
+
+
+def output_of(text: str) -> str:
+    return reference(text).replace(quote(JOB_ID), JOB_ID)
 
 
 def _refuse(name: str) -> None:

@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lucius.cli.screen import event_line, progress, reference_text
+from lucius.cli.screen import event_line, printed, progress, reference_text
 from lucius.cli.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from lucius.client.plain import PlainClient
 
+QUIET_SECONDS = 10.0
+"""A job of which nothing is heard for so long is asked why."""
 SUCCEEDED = "SUCCEEDED"
 
 
@@ -45,10 +49,47 @@ async def _live(client: "PlainClient", job_id: str) -> dict[str, Any]:
 
     out, job = Console(highlight=False), await client.job(job_id)
     with Live(get_renderable=lambda: progress(job), console=out, refresh_per_second=8):
-        async for _ in client.follow(job_id):
+        async for event in followed(client, job_id):
             job = await client.job(job_id)
+            if isinstance(event, str):
+                job["explanation"] = event
         job = await client.job(job_id)
     return job
+
+
+async def followed(client: "PlainClient", job_id: str) -> "AsyncIterator[dict[str, Any] | str]":
+    """Its events; where none comes for a while, why: once, and again when that is another reason."""
+    import asyncio
+
+    events, told = client.follow(job_id), ""
+    coming = asyncio.ensure_future(anext(events, None))
+    try:
+        while True:
+            done, _ = await asyncio.wait((coming,), timeout=QUIET_SECONDS)
+            if not done:
+                if (said := await _reason(client, job_id)) != told:
+                    told = said
+                    yield said
+                continue
+            event, told = coming.result(), ""
+            if event is None:
+                return
+            yield event
+            coming = asyncio.ensure_future(anext(events, None))
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+
+
+async def _reason(client: "PlainClient", job_id: str) -> str:
+    """Servers and callers that cannot say why have the explanation of the job."""
+    from lucius.client import ClientError
+
+    try:
+        found = await client.why_job(job_id)
+        return f"{found['cause']}: {found['summary']}"
+    except ClientError:
+        return str((await client.job(job_id))["explanation"])
 
 
 async def watch_bar(client: "PlainClient", job_id: str, name: str) -> dict[str, Any]:
@@ -76,8 +117,8 @@ def standing(job: dict[str, Any]) -> tuple[int, str]:
 
 
 async def _lines(client: "PlainClient", job_id: str) -> dict[str, Any]:
-    async for event in client.follow(job_id):
-        click.echo(event_line(event))
+    async for event in followed(client, job_id):
+        click.echo(f"waits: {printed(event)}" if isinstance(event, str) else event_line(event))
     return await client.job(job_id)
 
 

@@ -345,13 +345,33 @@ class Client:
         job_id: str,
         *,
         payload: Mapping[str, Any] | None = None,
+        output_ref: str | None = None,
         reason: str | None = None,
     ) -> "models.RedrivenView":
-        body: dict[str, Any] = {"payload": payload} if payload is not None else {}
+        """`payload` and `output_ref` replace those of the failed job, where they are given."""
+        given = {"payload": payload, "output_ref": output_ref}
+        body = {name: value for name, value in given.items() if value is not None}
         path = f"/v1/jobs/{_segment(job_id)}:redrive"
         return self._warned(
             await self._ask(lambda: models.RedrivenView, "POST", path, body=body | _said(reason))
         )
+
+    async def webhooks(self) -> "models.WebhooksView":
+        """Webhooks that are not delivered, the latest first."""
+        return await self._ask(lambda: models.WebhooksView, "GET", "/v1/webhooks")
+
+    async def resend_webhooks(self, job_id: str, *, reason: str | None = None) -> "models.JobView":
+        """Send the webhooks of a job that has ended again, now."""
+        path = f"/v1/jobs/{_segment(job_id)}/webhooks:resend"
+        return await self._ask(lambda: models.JobView, "POST", path, body=_said(reason))
+
+    async def drop_worker(
+        self, worker_id: str, *, reason: str | None = None
+    ) -> "models.DroppedWorkerView":
+        """Take back what a worker that is gone has in hand."""
+        body = {"worker_id": worker_id, **_said(reason)}
+        path = "/v1/workers:drop"
+        return await self._ask(lambda: models.DroppedWorkerView, "POST", path, body=body)
 
     async def dlq(self, /, **filters: Filter) -> "models.JobsView":
         query = _given(filters)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lucius.contract.models.insight import RedrivePlansView as RedrivePlansView
     from lucius.contract.models.insight import RedrivePlanView as RedrivePlanView
     from lucius.contract.models.insight import SystemWhyView as SystemWhyView
+    from lucius.contract.models.insight import WebhooksView as WebhooksView
     from lucius.contract.models.jobs import EventsView as EventsView
     from lucius.contract.models.jobs import EventView as EventView
     from lucius.contract.models.jobs import ExecutionsView as ExecutionsView
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from lucius.contract.models.messages import DirectivesView as DirectivesView
     from lucius.contract.models.messages import RepliesView as RepliesView
     from lucius.contract.models.messages import ReplyMessage as ReplyMessage
+    from lucius.contract.models.services import DroppedWorkerView as DroppedWorkerView
     from lucius.contract.models.services import ProtocolsView as ProtocolsView
     from lucius.contract.models.services import ServiceOrderView as ServiceOrderView
     from lucius.contract.models.services import ServicesView as ServicesView
@@ -56,6 +58,7 @@ _HOMES: Final = {
             "RedrivePlanView",
             "RedrivePlansView",
             "SystemWhyView",
+            "WebhooksView",
         ),
         "jobs": (
             "EventView",
@@ -68,7 +71,13 @@ _HOMES: Final = {
             "StepsView",
         ),
         "messages": ("DirectivesView", "RepliesView", "ReplyMessage"),
-        "services": ("ProtocolsView", "ServiceOrderView", "ServicesView", "SettingsView"),
+        "services": (
+            "DroppedWorkerView",
+            "ProtocolsView",
+            "ServiceOrderView",
+            "ServicesView",
+            "SettingsView",
+        ),
     }.items()
     for name in names
 }

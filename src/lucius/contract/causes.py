@@ -62,8 +62,9 @@ _ALL: Final = (
         Severity.OUTAGE,
         "The clock of this machine is wrong",
         "It is more than two seconds away from that of the storage service, or behind what is stored.",
-        "The process goes by the storage's time where it has one, and is not ready.",
-        "Set the clock (NTP).",
+        "Where the storage has a clock, the process goes by that one and is not ready. Else jobs"
+        " that are stored as later than now wait until the clock has caught up.",
+        "Set the clock (NTP), and restart the process.",
     ),
     Cause(
         "LANE_UNOWNED",
@@ -84,6 +85,15 @@ _ALL: Final = (
     ),
     # -- services ----------------------------------------------------------------------------
     Cause(
+        "SERVICES_DOWN",
+        Severity.PROBLEM,
+        "The services of this server do not run",
+        "The process of the services of `lucius up` has died. The steps that it was at are done again.",
+        "Another one is started, up to ten seconds later where several have died in a row.",
+        "The evidence says how it ended, and the log what it said. Give a service that crashes"
+        ' `isolation = "process"`.',
+    ),
+    Cause(
         "NO_WORKER_EVER",
         Severity.PROBLEM,
         "No worker of this service was ever seen",
@@ -101,6 +111,25 @@ _ALL: Final = (
         "See why the workers ended or hang, and start them again. Redrive what has failed meanwhile.",
     ),
     Cause(
+        "WORKERS_REFUSED",
+        Severity.PROBLEM,
+        "The workers of this service are refused",
+        "Work waits, and the last pull for it was answered with an error: the key of the worker is"
+        " not known, was revoked, has expired, or has not the role `service`.",
+        "Attempts end after the ACK timeout and are repeated, until they are used up.",
+        "`lucius keys list` shows the keys; `lucius keys create NAME --role service --all-tenants`"
+        " makes another one for the worker.",
+    ),
+    Cause(
+        "WORKERS_MISNAMED",
+        Severity.PROBLEM,
+        "Workers pull in a name that no protocol has",
+        "Work waits for a service, nobody pulls for it, and somebody pulls for a service of nearly"
+        " the same name, which is answered 404 SERVICE_NOT_FOUND.",
+        "Attempts end after the ACK timeout and are repeated, until they are used up.",
+        "Correct the name: in the worker, or as `service` of the step type in the protocol file.",
+    ),
+    Cause(
         "BAD_TOKEN",
         Severity.PROBLEM,
         "The replies of this service are refused",
@@ -116,7 +145,8 @@ _ALL: Final = (
         "Nobody is subscribed to these directives",
         "The broker has no subscription that takes directives of this step type, so no worker can get them.",
         "The ACK timeout of the attempt runs; the step is tried again until its attempts are used up.",
-        "Start the service, or run `lucius bus provision` where subscriptions are made by hand.",
+        "See whether the protocol names the step type and the service that you mean. On Service Bus, where"
+        " subscriptions are made by hand, run `lucius bus provision`.",
     ),
     Cause(
         "SERVICE_FAILS_ALIKE",
@@ -174,6 +204,25 @@ _ALL: Final = (
         "The next one goes out when the one that is out is acknowledged, or its ACK timeout is over.",
         "See whether workers serve this tenant: those whose key is bound to other tenants do not.",
     ),
+    Cause(
+        "TENANT_AT_LIMIT",
+        Severity.PROBLEM,
+        "Requests of a tenant are refused",
+        "As many jobs of the tenant are live as it may have, and requests of the last ten minutes"
+        " were answered 429 TENANT_SATURATED.",
+        "Requests are accepted again as its jobs end.",
+        "See what holds its jobs up. If nothing does, raise LUCIUS_MAX_INFLIGHT_PER_TENANT, or `max_inflight`"
+        " of the tenant in the protocols.",
+    ),
+    Cause(
+        "WEBHOOK_FAILS",
+        Severity.PROBLEM,
+        "Webhooks are not delivered",
+        "The client is not told how its job ended: its receiver does not answer, or answers with an error.",
+        "A delivery is tried twelve times within some seven hours, and then given up.",
+        "`lucius webhooks` lists them with the error; `lucius webhooks resend JOB` tries again at once, also"
+        " what was given up.",
+    ),
     # -- one job -----------------------------------------------------------------------------
     Cause(
         "JOB_FAILS_ALONE",
@@ -183,6 +232,25 @@ _ALL: Final = (
         " service's code where the kit reported one, is in the evidence.",
         "Nothing: the job has ended, and is in the dead-letter view until it is redriven or dismissed.",
         "Correct the input or the payload and redrive the job: `lucius job redrive JOB --payload ...`.",
+    ),
+    Cause(
+        "OUTPUT_NOT_WRITABLE",
+        Severity.PROBLEM,
+        "The output of the job cannot be written",
+        "The place that its `output_ref` names cannot be written: no directory, no rights, a"
+        " read-only disk, or not below LUCIUS_OUTPUT_ROOTS. No retry would change that.",
+        "Nothing: the job has ended, and is in the dead-letter view until it is redriven or dismissed.",
+        "Make the place writable, or redrive the job with another one: `lucius job redrive JOB"
+        " --output REF`.",
+    ),
+    Cause(
+        "DISK_FULL",
+        Severity.PROBLEM,
+        "The disk of the output is full",
+        "There is no room left where the step writes.",
+        "The attempt is repeated after its backoff, until its attempts are used up.",
+        "Make room, then `lucius job retry JOB`; or redrive the failed job with another place:"
+        " `lucius job redrive JOB --output REF`.",
     ),
     Cause(
         "ENDED_BY_SLA",
@@ -205,10 +273,13 @@ _ALL: Final = (
     Cause(
         "WORKER_QUIET",
         Severity.PROBLEM,
-        "Its worker has been quiet for more than half of its lease",
-        "A worker took the step and has sent no heartbeat for a long time. It may hang, or never send any.",
+        "Its worker has been quiet for too long",
+        "A worker took the step and has said nothing since: for half of its lease, for three times as long as"
+        " steps of the service usually take, or for a minute although it has free slots and used to"
+        " pull. It may be gone, hang, or be at a large document.",
         "When the lease is over, the attempt ends and the step is tried again.",
-        "Look at the worker. A long step should send heartbeats, or have a longer `lease_seconds`.",
+        "Look at the worker. If it is gone, `lucius worker drop WORKER` takes its leases back: its steps are"
+        " tried again at once. A long step should send heartbeats.",
     ),
     Cause(
         "JOB_PAUSED",
@@ -300,12 +371,21 @@ _ALL: Final = (
     ),
     # -- the system --------------------------------------------------------------------------
     Cause(
+        "JOBS_FAILED",
+        Severity.PROBLEM,
+        "Failed jobs wait for a decision",
+        "They are in the dead-letter view, and nobody has redriven or dismissed them.",
+        "Nothing.",
+        "`lucius failures` groups them by what failed. `lucius redrive --group GROUP` runs a group again,"
+        " `lucius dlq dismiss JOB` takes a job out of the view.",
+    ),
+    Cause(
         "CONFIGURATION_INVALID",
         Severity.PROBLEM,
         "The newest configuration is not in force",
         "A change of the protocols is not valid or cannot be read, so the one before it stays in force.",
         "The next valid change comes into force.",
-        "`lucius protocols check FILE` says what is wrong; so does the log.",
+        "Correct what the evidence names: file, line and fault. `lucius protocols check FILE` tries it.",
     ),
     Cause(
         "JOBS_UNREADABLE",
@@ -332,14 +412,6 @@ _ALL: Final = (
         "A service computed without letting others run, so the steps beside it were late.",
         "It happens again whenever that service does so.",
         'Give the service `isolation = "process"`, or a plain `def execute`.',
-    ),
-    Cause(
-        "SERVICES_DOWN",
-        Severity.PROBLEM,
-        "The services of this server do not run",
-        "The process of the services of `lucius up` has died. The steps that it was at are done again.",
-        "Another one is started, up to ten seconds later where several have died in a row.",
-        'The log says how it ended. Give a service that crashes `isolation = "process"`.',
     ),
     Cause(
         "TASK_FAILS",

@@ -268,7 +268,7 @@ JOBS: Final = (
     ProblemCode(
         "JOB_NOT_FOUND",
         404,
-        "There is no such job",
+        "Job not found, or you have no access to it",
         "The id names no job, or none that the caller may see: the two are not told apart.",
         "Check the id and the caller's tenants.",
     ),
@@ -285,6 +285,13 @@ JOBS: Final = (
         "There is no such service",
         "No protocol that is loaded gives a step to a service of this name, and none such was ever seen.",
         "`GET /v1/services` and `lucius services` name the services.",
+    ),
+    ProblemCode(
+        "WORKER_NOT_FOUND",
+        404,
+        "There is no such worker",
+        "No worker of this name was seen, and no step is at work in its hands.",
+        "`lucius services --workers` names the workers.",
     ),
     ProblemCode(
         "TENANT_WITHOUT_POOL",
@@ -369,6 +376,13 @@ JOBS: Final = (
         409,
         "The job cannot be redriven",
         "Only a job that ended FAILED_FINAL or CANCELLED can be redriven.",
+        "Wait until the job has ended.",
+    ),
+    ProblemCode(
+        "NOTHING_TO_SEND",
+        409,
+        "The job has no webhooks to send again",
+        "Webhooks are sent when a job has ended, and only where its command named `callback_urls`.",
         "Wait until the job has ended.",
     ),
     ProblemCode(
@@ -484,7 +498,7 @@ CALLERS: Final = (
         "RATE_LIMITED",
         429,
         "The caller sends too many requests",
-        "Requests of a caller are limited to so many a second, and so are replies for a tenant. Nothing"
+        "Requests of a caller, and replies for a tenant, are limited in each second. Nothing"
         " was done.",
         "Repeat the request later, unchanged.",
         retry_after=True,

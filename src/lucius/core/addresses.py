@@ -160,6 +160,8 @@ _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 INSIDE_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "arpa")
 """Last labels that are only resolved inside a network."""
 LOWEST_FREE_PORT: Final = 1024
+_PRIVATE_4: Final = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+_PRIVATE_6: Final = IPv6Network("fc00::/7")
 WEB_PORTS: Final = frozenset((80, 443))
 
 
@@ -177,6 +179,18 @@ def is_public(address: str) -> bool:
     if inner is not None:
         return is_public(str(inner))
     return parsed in _GLOBAL_6 and not any(parsed in network for network in _NOT_PUBLIC_6)
+
+
+def is_private(address: str) -> bool:
+    """Whether it is of a private network: neither this machine nor its link, where metadata lie."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    inner = _inner(parsed) if isinstance(parsed, IPv6Address) else parsed
+    if inner is None:
+        return parsed in _PRIVATE_6
+    return any(inner in network for network in _PRIVATE_4)
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
@@ -200,15 +214,19 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def outside_fault(host: str, port: int | None) -> str | None:
-    """Why a host, as it is written in a URL, cannot be outside; what its name leads to is not known yet."""
+def outside_fault(host: str, port: int | None, *, named: bool = False) -> str | None:
+    """Why a host, as it is written in a URL, cannot be outside; what its name leads to is not known yet.
+
+    `named`: an operator has named it, so it may be in a private network.
+    """
     host = host.lower()
     if port is not None and port not in WEB_PORTS and port < LOWEST_FREE_PORT:
         return f"port {port} is not one of the web: 443, 80, or {LOWEST_FREE_PORT} and above"
     if ":" in host or _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
-        return None if is_public(host) else f"{host} is not a public address"
+        fits = is_public(host) or (named and is_private(host))
+        return None if fits else f"{host} is not a public address"
     if len(host) > 253 or not _NAME.fullmatch(host):
         return "must name a host with a domain, in ASCII (an international name as xn--)"
-    if host.rpartition(".")[2] in INSIDE_NAMES:
+    if host.rpartition(".")[2] in INSIDE_NAMES and not named:
         return f"{host} is a name inside a network"
     return None

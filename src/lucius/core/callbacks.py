@@ -117,6 +117,10 @@ def callback(turn: Turn, received: Callback) -> Decision:
         sequence.advance(turn)
     elif isinstance(received, LeaseReturned):
         returned(turn, index)
+        if received.by is not None:
+            ordered = {"by": received.by, "reason": received.reason, "worker": received.worker_id}
+            said = {name: value for name, value in ordered.items() if value is not None}
+            turn.data = {**(turn.data or EMPTY), **said}
         sequence.advance(turn)
     _stamp(turn, received)
     return turn.decision(Outcome.APPLIED)

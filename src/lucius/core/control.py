@@ -3,12 +3,22 @@
 Each is called only where the job's table does not answer by itself.
 """
 
+from dataclasses import replace
+
 from lucius.core import sequence
 from lucius.core.effects import Decision, Outcome
-from lucius.core.inputs import CancelRequested, Dismissed, EffectSettled, OrderInput, Redriven
-from lucius.core.job import TERMINAL_STEP, JobState, StepState
+from lucius.core.inputs import (
+    CancelRequested,
+    Dismissed,
+    EffectSettled,
+    OrderInput,
+    Redriven,
+    ResendRequested,
+)
+from lucius.core.job import NOTIFY, TERMINAL_STEP, JobState, Owed, StepState, notices_of
 from lucius.core.plan import Json
-from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS
+from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS, effect_backoff
+from lucius.core.sequence import notices
 from lucius.core.turn import WAKE, Turn
 
 
@@ -102,6 +112,28 @@ def redriven(turn: Turn, received: Redriven) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
+def resend(turn: Turn, received: ResendRequested) -> Decision:
+    """Those that are still owed; where none is, all of them: receivers know a notice by its id."""
+    if not turn.job.plan.callback_urls:
+        return turn.unchanged(Outcome.REJECTED, "NOTHING_TO_SEND")
+    turn.data = audit_of(received)
+    again = notices_of(turn.job) or notices(turn.job.plan.callback_urls, turn.now)
+    kept = tuple(owed for owed in turn.job.owed if owed.kind != NOTIFY)
+    turn.own_job().owed = kept
+    for owed in again:
+        turn.owe(replace(owed, next_at=turn.now + effect_backoff(owed.attempts, owed.kind)))
+    return turn.decision(Outcome.APPLIED)
+
+
+def _failed_try(turn: Turn, owed: Owed, reason: str | None) -> Decision:
+    """It is tried again. Why a client could not be told is kept for whoever asks."""
+    if reason is None or reason == owed.fault or owed.kind in WORKFLOW_EFFECTS:
+        return turn.unchanged(Outcome.APPLIED)
+    failed = replace(owed, fault=reason)
+    turn.own_job().owed = tuple(failed if o is owed else o for o in turn.job.owed)
+    return turn.decision(Outcome.APPLIED)
+
+
 def effect_settled(turn: Turn, received: EffectSettled) -> Decision:
     owed = next((o for o in turn.job.owed if o.owed_id == received.owed_id), None)
     if owed is None:
@@ -109,7 +141,7 @@ def effect_settled(turn: Turn, received: EffectSettled) -> Decision:
     endless = owed.kind in WORKFLOW_EFFECTS
     given_up = received.final or (owed.attempts >= EFFECT_ATTEMPTS and not endless)
     if not received.performed and not given_up:
-        return turn.unchanged(Outcome.APPLIED)
+        return _failed_try(turn, owed, received.reason)
     if not endless:
         turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
         if received.reason is not None:

@@ -23,6 +23,7 @@ from lucius.core.inputs import (
     PublishRefused,
     Redriven,
     ReplyRefused,
+    ResendRequested,
     ResultReceived,
     ResumeRequested,
     RetryRequested,
@@ -210,3 +211,5 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
             return control.dismissed(turn, received)
         case Redriven():
             return control.redriven(turn, received)
+        case ResendRequested():
+            return control.resend(turn, received)

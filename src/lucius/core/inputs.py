@@ -31,6 +31,7 @@ class Kind(StrEnum):
     EFFECT_SETTLED = "effect_settled"
     DISMISSED = "dismissed"
     REDRIVEN = "redriven"
+    RESEND = "resend"
 
 
 RESULT_KIND = {
@@ -121,7 +122,10 @@ class HeartbeatReceived:
 
 @record
 class LeaseReturned:
-    """A service that drains gives its lease back (RELEASE on the wire). Twice a step that is free."""
+    """A service that drains gives its lease back (RELEASE on the wire). Twice a step that is free.
+
+    `by`: an operator takes it back from a worker that is gone, and `reason` says why.
+    """
 
     kind: ClassVar[Kind] = Kind.LEASE_RETURNED
     step_id: str
@@ -129,6 +133,8 @@ class LeaseReturned:
     lease_id: str
     worker_id: str | None = None
     timestamp: str | None = None
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
@@ -238,6 +244,15 @@ class Dismissed:
 
 
 @record
+class ResendRequested:
+    """The webhooks of a job that has ended are sent again, also those that were given up."""
+
+    kind: ClassVar[Kind] = Kind.RESEND
+    by: str | None = None
+    reason: str | None = None
+
+
+@record
 class Redriven:
     """A new job has taken over from this failed one."""
 
@@ -245,7 +260,14 @@ class Redriven:
     job_id: str
 
 
-OrderInput = CancelRequested | PauseRequested | ResumeRequested | RetryRequested | Dismissed
+OrderInput = (
+    CancelRequested
+    | PauseRequested
+    | ResumeRequested
+    | RetryRequested
+    | Dismissed
+    | ResendRequested
+)
 """What somebody asks for."""
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
 

@@ -3,7 +3,7 @@
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from lucius.contract.words import DELIVERING_JOB as DELIVERING_JOB
 from lucius.contract.words import LIVE_JOB as LIVE_JOB
@@ -177,15 +177,23 @@ class Step:
         return self.out and self.state is not StepState.IN_PROGRESS
 
 
+NOTIFY: Final = "notify_client"
+"""The kind of effect that tells a client how its job ended."""
+
+
 @record
 class Owed:
-    """An effect other than a publish that is still to be performed, with its own retry clock."""
+    """An effect other than a publish that is still to be performed, with its own retry clock.
+
+    `fault`: why the last try failed, of a webhook.
+    """
 
     owed_id: str
     kind: str
     target: str
     attempts: int
     next_at: datetime
+    fault: str | None = None
     extra: Json | None = field(default=None, compare=False)
 
 
@@ -251,6 +259,11 @@ class Job:
             if step.state in (StepState.FAILED_RETRY, StepState.DISPATCHING)
         ]
         return min((at for at in waits if at), default=None)
+
+
+def notices_of(job: Job) -> list[Owed]:
+    """The webhooks that its client was not told by."""
+    return [owed for owed in job.owed if owed.kind == NOTIFY]
 
 
 def phase_of(job: Job) -> Phase:

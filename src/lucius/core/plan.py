@@ -118,6 +118,8 @@ class Plan:
     redrive_no: int = 0
     """How many redrives led to this job."""
     root_job_id: str | None = None
+    moved_output: bool = False
+    """A redrive has given the output another place, so its last step has an effect of its own."""
     carried: Mapping[str, Carried] = field(default_factory=dict)
     extra: Json = field(default_factory=dict)
     """Envelope fields that this version does not know: kept, and passed on in directives."""

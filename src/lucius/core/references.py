@@ -87,7 +87,7 @@ def webhook_fault(url: Any, schemes: tuple[str, ...], hosts: tuple[str, ...]) ->
         return "must name a host, and no user"
     if hosts and not _any_of(hosts).fullmatch(host):
         return f"host {host} is not one of those in LUCIUS_WEBHOOK_HOSTS"
-    return outside_fault(host, port)
+    return outside_fault(host, port, named=host in hosts)
 
 
 def _uri_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:

@@ -1,8 +1,10 @@
 """What follows when steps have moved: the next stage, a completed pause, or the end of the job."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from lucius.core.job import (
+    NOTIFY,
     AbortReason,
     Execution,
     ExecutionState,
@@ -84,8 +86,14 @@ def end_job(turn: Turn, state: JobState, fault: Fault | None) -> None:
     job.completed_at, job.fault, job.paused_at = turn.now, fault, None
     if state is JobState.SUCCEEDED:
         job.final_output = turn.steps[-1].result_ref
-    for number, url in enumerate(turn.job.plan.callback_urls):
-        turn.owe(Owed(f"notify-{number}", "notify_client", url, 1, turn.now + effect_backoff(1)))
+    for owed in notices(turn.job.plan.callback_urls, turn.now):
+        turn.owe(owed)
+
+
+def notices(urls: Sequence[str], now: datetime) -> list[Owed]:
+    """The client's webhooks, as they are owed when its job ends."""
+    next_at = now + effect_backoff(1)
+    return [Owed(f"notify-{number}", NOTIFY, url, 1, next_at) for number, url in enumerate(urls)]
 
 
 def _mark_unfinished(turn: Turn, fault: Fault | None) -> None:

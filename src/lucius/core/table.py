@@ -57,7 +57,10 @@ CALLBACKS: Final = (
     Kind.FAILURE_FINAL,
 )
 PUBLISHED: Final = (Kind.PUBLISH_CONFIRMED, Kind.PUBLISH_REFUSED)
-UNMOVING: Final = (Kind.DIRECTIVE_UNCLAIMED, Kind.EFFECT_SETTLED, Kind.DISMISSED, Kind.REDRIVEN)
+UNMOVING: Final = (
+    *(Kind.DIRECTIVE_UNCLAIMED, Kind.EFFECT_SETTLED, Kind.DISMISSED, Kind.REDRIVEN),
+    Kind.RESEND,
+)
 """No step, execution or entry moves on these."""
 
 
@@ -178,7 +181,11 @@ EXECUTION: Final[dict[X, TableRow]] = {
 #
 # `QUEUED` is a moment within submit and resume: a stored job has moved on.
 
-_LIVE: Final = {K.DISMISSED: "NOT_IN_DLQ", K.REDRIVEN: "NOT_REDRIVABLE"}
+_LIVE: Final = {
+    K.DISMISSED: "NOT_IN_DLQ",
+    K.REDRIVEN: "NOT_REDRIVABLE",
+    K.RESEND: "NOTHING_TO_SEND",
+}
 """Rejected by a live job: only one that has ended takes them."""
 _JOB_CLOSED: Final = dict.fromkeys((K.CANCEL, K.PAUSE, K.RESUME, K.RETRY), "JOB_TERMINAL")
 _HALTED: Final = {K.RETRY: "JOB_PAUSED"}
@@ -308,15 +315,25 @@ JOB: Final[dict[J, TableRow]] = {
             **_STRANGE,
         },
     ),
-    J.SUCCEEDED: row({}, ignore=_PASSING, reject={**UNRELEASABLE, **_JOB_CLOSED, **_STRANGE}),
+    J.SUCCEEDED: row(
+        {},
+        ignore=(*_PASSING, K.RESEND),
+        reject={
+            **UNKNOWN,
+            **UNRELEASABLE,
+            **_JOB_CLOSED,
+            K.DISMISSED: "NOT_IN_DLQ",
+            K.REDRIVEN: "NOT_REDRIVABLE",
+        },
+    ),
     J.FAILED_FINAL: row(
         {},
-        ignore=(*_PASSING, K.DISMISSED, K.REDRIVEN),
+        ignore=(*_PASSING, K.DISMISSED, K.REDRIVEN, K.RESEND),
         reject={**UNKNOWN, **UNRELEASABLE, **_JOB_CLOSED},
     ),
     J.CANCELLED: row(
         {},
-        ignore=(*_PASSING, K.REDRIVEN),
+        ignore=(*_PASSING, K.REDRIVEN, K.RESEND),
         already=(K.CANCEL,),
         reject={
             **UNKNOWN,

@@ -4,6 +4,7 @@ Whoever writes to a terminal or a text log calls `printable` on every text that 
 """
 
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -128,3 +129,11 @@ def _json_escape(found: re.Match[str]) -> str:
         return f"\\u{code:04x}"
     code -= 0x10000
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def event_name(kind: str, moves: Sequence[str]) -> str:
+    """What happened, as a person says it: a tick ends what took too long, or what had to wait."""
+    if kind != "tick":
+        return kind.replace("_", " ")
+    late = any(move.endswith(("->FAILED_RETRY", "->FAILED_FINAL")) for move in moves)
+    return "timed out" if late else "time has come"

@@ -22,7 +22,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault, Job
 from lucius.core.limits import ATTEMPT_NO, MESSAGE_ID_CHARACTERS, SLOTS, json_faults
-from lucius.core.plan import output_folders
+from lucius.core.plan import Plan, output_folders
 
 MAX_STRING: Final = 4096
 """Strings from workers are cut here, with a mark."""
@@ -78,7 +78,7 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "previous": _previous(job, index),
         "final_step": index == len(plan.steps) - 1,
         "redrive_no": plan.redrive_no,
-        "effect_key": effect_key(plan.root, step_id, plan.input_ref, payload),
+        "effect_key": effect_of(plan, step_id, payload),
         "ack_timeout_seconds": planned.policy.ack_timeout.total_seconds(),
         "lease_seconds": planned.policy.lease.total_seconds(),
         "mode": routing.resolved_mode.value,
@@ -129,10 +129,20 @@ def _previous(job: Job, index: int) -> dict[str, Any]:
     }
 
 
-def effect_key(root_job_id: str, step_id: str, input_ref: Any, payload: Any) -> str:
-    """The name of the effect that all attempts of a step, also of redrives, may together apply once."""
-    digest = sha256(canonical_json([input_ref, payload]).encode()).hexdigest()
+def effect_key(root_job_id: str, step_id: str, *of: Any) -> str:
+    """The name of the effect that all attempts of a step, also of redrives, may together apply once.
+
+    `of`: its input and payload.
+    """
+    digest = sha256(canonical_json(list(of)).encode()).hexdigest()
     return f"{root_job_id}:{step_id}:{digest[:16]}"
+
+
+def effect_of(plan: Plan, step_id: str, payload: Any) -> str:
+    """An output that a redrive has given another place is another effect."""
+    last = plan.steps[-1].step_id == step_id
+    moved = [plan.output_ref] if plan.moved_output and last else []
+    return effect_key(plan.root, step_id, plan.input_ref, payload, *moved)
 
 
 def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:

@@ -427,5 +427,6 @@ class Dispatcher:
             settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
         except Exception as error:  # whatever it was, it uses up an attempt
             log.warning("the webhook of job %s failed: %r", job.job_id, error)
-            settled = EffectSettled(effect.owed_id, performed=False)
+            reason = str(error) or repr(error)
+            settled = EffectSettled(effect.owed_id, performed=False, reason=reason)
         await self._engine.apply(job.job_id, settled)

@@ -15,6 +15,7 @@ from lucius.core.errors import LedgerError, LedgerUnavailableError, RequestError
 from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input, RetryRequested
 from lucius.core.job import Job
+from lucius.core.plan import Plan
 from lucius.engine.admission.ingress import Admission, Ingress
 from lucius.engine.cache import JobCache
 from lucius.engine.inbox import Inbox, NewJob, Request, Submission, TimedInput, answer
@@ -166,11 +167,13 @@ def _resolve(waiter: "asyncio.Future[None]") -> None:
 
 
 SATURATED: Final = {
-    "tenant": "as many jobs of this tenant are live as LUCIUS_MAX_INFLIGHT_PER_TENANT, or the tenant's own"
-    " max_inflight, allows: repeat the request when some have ended",
-    "total": "as many jobs are live as LUCIUS_MAX_INFLIGHT allows: repeat the request when some have ended",
-    "lane": "as many jobs that share a queue with this one are live as LUCIUS_MAX_INFLIGHT_PER_LANE, or in"
-    " mode BURST LUCIUS_MAX_INFLIGHT_PER_LANE_BURST, allows: repeat the request when some have ended",
+    "tenant": "{tenant} has {limit} live jobs, and may have {limit} (LUCIUS_MAX_INFLIGHT_PER_TENANT, or the"
+    " tenant's own max_inflight): repeat the request when some have ended",
+    "total": "{limit} jobs are live, and there may be {limit} (LUCIUS_MAX_INFLIGHT): repeat the request when"
+    " some have ended",
+    "lane": "{limit} jobs that share a queue with this one are live, and there may be {limit}"
+    " (LUCIUS_MAX_INFLIGHT_PER_LANE, in mode BURST LUCIUS_MAX_INFLIGHT_PER_LANE_BURST): repeat the request"
+    " when some have ended",
 }
 """The message of the 429, by the limit that is reached."""
 ReadBacklog = Callable[[], Awaitable[Sequence[BacklogRow]]]
@@ -223,16 +226,21 @@ class OutboxEngine:
         job_id: str,
         *,
         payload: Mapping[str, Any] | None = None,
+        output_ref: Any = None,
         audit: Mapping[str, str] | None = None,
     ) -> Submitted:
         old = await self.job(job_id)
         if old is None:
-            raise RequestError("JOB_NOT_FOUND", "there is no such job", status=404)
+            raise RequestError(
+                "JOB_NOT_FOUND", "job not found, or you have no access to it", status=404
+            )
 
         def admit(job_id: str, at: datetime) -> Admission:
-            return self._ingress.admit_redrive(old, job_id=job_id, now=at, payload=payload)
+            return self._ingress.admit_redrive(
+                old, job_id=job_id, now=at, payload=payload, output_ref=output_ref
+            )
 
-        if payload is None:  # nothing is said of the payload: any redrive before it is the same
+        if payload is None and output_ref is None:  # any redrive before it is the same
             now = self._now()
             admission = admit(new_job_id(now), now)
             held = await self._ledger.claimed(admission.claim)
@@ -330,11 +338,7 @@ class OutboxEngine:
             case KeyReused(job_id):
                 raise _reused(admission, job_id)
             case LimitReached(scope):
-                raise RequestError(
-                    f"{'GLOBAL' if scope == 'total' else scope.upper()}_SATURATED",
-                    SATURATED[scope],
-                    status=429,
-                )
+                raise _saturated(scope, new.limits, admission.plan)
             case _:
                 raise LedgerUnavailableError("the claim of this request is held without its job")
 
@@ -387,11 +391,19 @@ class OutboxEngine:
         self._cache.forget_ended()
 
 
+def _saturated(scope: str, limits: Limits, plan: Plan) -> RequestError:
+    of_lane = limits.of_lane(plan.routing.resolved_mode)
+    limit = {"tenant": limits.tenant, "total": limits.total, "lane": of_lane}[scope]
+    code = f"{'GLOBAL' if scope == 'total' else scope.upper()}_SATURATED"
+    detail = SATURATED[scope].format(tenant=plan.tenant_id, limit=limit)
+    return RequestError(code, detail, status=429)
+
+
 def _reused(admission: Admission, job_id: str) -> RequestError:
     """The claim is held by a job of another request: the client's key, or the right to redrive."""
     old = admission.plan.redrive_of
     if old is not None:
-        detail = f"{old} was redriven as {job_id}, with another payload"
+        detail = f"{old} was redriven as {job_id}, with another payload or output"
         return RequestError("ALREADY_REDRIVEN", detail, status=409)
     detail = "this idempotency key was used with a different request"
     return RequestError("IDEMPOTENCY_KEY_REUSED", detail, status=409)

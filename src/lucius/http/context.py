@@ -15,12 +15,14 @@ from lucius.core.routing import TOPOLOGIES
 from lucius.http.limits import HostCheck, RateLimit, WaitLimit
 from lucius.http.problems import Problem
 from lucius.http.tokens import CallbackTokens
+from lucius.operations.refusals import Refusals
 from lucius.ports.config import ConfigSource
 from lucius.ports.diagnosis import Diagnoser
 from lucius.ports.engine import Engine
 from lucius.ports.failures import FailureGroups
 from lucius.ports.redrives import Redrives
 from lucius.ports.services import ServiceBook
+from lucius.ports.webhooks import FailedWebhooks
 
 # Callers that wait: whoever loses its key or its token meanwhile is answered 401, and gets nothing more.
 #
@@ -188,6 +190,9 @@ class ApiContext:
     retry_outbox: Callable[[], Awaitable[Mapping[str, object]]] | None = None
     gateway: PullGateway | None = None
     services: ServiceBook | None = None
+    refusals: Refusals | None = None
+    """What was refused, for whoever asks why."""
+    webhooks: FailedWebhooks | None = None
     diagnoser: Diagnoser | None = None
     failures: FailureGroups | None = None
     redrives: Redrives | None = None

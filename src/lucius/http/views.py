@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
@@ -16,10 +17,12 @@ from lucius.core.job import (
     Execution,
     Job,
     JobState,
+    Owed,
     Step,
     StepState,
     entry_status,
     job_status,
+    notices_of,
     phase_of,
     step_status,
 )
@@ -112,7 +115,8 @@ def _step(job: Job, plan: StepPlan, step: Step) -> str:
         return f"{name} waits for {plan.service} to acknowledge it{by} ({attempt})"
     owner = execution.lease_owner if execution is not None else None
     worker = f"{plan.service} ({owner})" if owner else plan.service
-    return f"{name} is being worked on by {worker}; a result or heartbeat is due{by} ({attempt})"
+    silent = f"; if the worker stays silent until {instant(until)}, the step is retried"
+    return f"{name} runs on {worker} ({attempt}){silent if until is not None else ''}"
 
 
 def _attempt(number: int, plan: StepPlan, step: Step) -> str:
@@ -174,10 +178,20 @@ def job_view(job: Job, *, steps: bool = True) -> JsonObject:
         "final_output": job.final_output,
         "redrive_of": plan.redrive_of,
         "redriven_by": job.redriven_by,
+        "webhooks": [_webhook_view(owed) for owed in notices_of(job)] if job.owed else [],
     }
     if steps:
         view["steps"] = step_views(job)
     return view
+
+
+def _webhook_view(owed: Owed) -> JsonObject:
+    return {
+        "host": urlsplit(owed.target).hostname or "?",
+        "tries": owed.attempts,
+        "next_at": instant(owed.next_at),
+        "error": owed.fault,
+    }
 
 
 def step_views(job: Job) -> list[JsonObject]:

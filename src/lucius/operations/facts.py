@@ -11,6 +11,7 @@ from lucius.core.plan import FIRST_SHARD, OUTBOX, TEMPORAL, StepPlan
 from lucius.core.record import record
 from lucius.core.routing import LANES
 from lucius.ports.services import KnownService
+from lucius.ports.webhooks import FailedWebhook
 from lucius.ports.workspace import Unrestored
 
 MOVER: Final = {OUTBOX: "reconciler", TEMPORAL: "invoker"}
@@ -29,6 +30,10 @@ class Facts:
     owned: Collection[int] | None = None
     whole: bool = True
     """Whether the asker may see what belongs to all tenants together."""
+    down: Mapping[str, str] = field(default_factory=dict)
+    """Services of `lucius up` whose process has died, and how it ended."""
+    provisions: bool = False
+    """Whether subscriptions are made by `lucius bus provision`."""
 
     def lanes_of(self, engine: str) -> list[int]:
         """Those of this engine that some process owns."""
@@ -72,6 +77,8 @@ class Clues:
     """By step: when a reply was refused for its token last."""
     unrestored: Sequence[Unrestored] = ()
     """Outputs of the job that a loss of power took, and that could not be written again."""
+    given_up: Sequence[FailedWebhook] = ()
+    """Its webhooks that are tried no more."""
 
 
 @record

@@ -1,12 +1,16 @@
 """The rules that look at a job as a whole: how it ended, who holds it up, what is away."""
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from lucius.core.job import PAUSED_JOB, Job, JobState, StepState
+from lucius.core.job import PAUSED_JOB, Fault, Job, JobState, StepState
 from lucius.core.text import failure_of, place_in
-from lucius.operations.facts import MOVER, Clues, Facts, Ordered, QueuePlace, Situation
+from lucius.operations.deliveries import failing
+from lucius.operations.facts import MOVER, Clues, Facts, Ordered, Situation
+from lucius.operations.refusals import RefusedTenant
 from lucius.operations.service_rules import (
     SILENT,
     failed_alike,
@@ -16,179 +20,12 @@ from lucius.operations.service_rules import (
     replies_refused,
     silent,
 )
-from lucius.ports.diagnosis import Diagnosis, Evidence
-from lucius.ports.services import KnownService
+from lucius.operations.step_rules import DISK_FULL, protocol_gone
+from lucius.ports.diagnosis import Diagnosis, Evidence, Impact
+from lucius.ports.webhooks import FailedWebhook
 from lucius.ports.workspace import Unrestored
 
-# The rules about one step of a job that has not finished.
-
-StepCheck = Callable[[Situation], Diagnosis | None]
-
-
-def publish_refused(at: Situation) -> Diagnosis | None:
-    entry = at.step.entry
-    if not at.step.held or entry is None or entry.ready_at is None:
-        return None
-    return Diagnosis(
-        "PUBLISH_REFUSED",
-        f"the broker refused the directive of step {at.plan.step_id} of job {at.job.job_id}",
-        at.step.updated_at,
-        _fault(at),
-        "it is published again",
-        entry.ready_at,
-        "lucius outbox retry",
-        at.plan.service,
-    )
-
-
-def waits_for_retry(at: Situation) -> Diagnosis | None:
-    if at.step.state is not StepState.FAILED_RETRY:
-        return None
-    code = at.step.fault.code if at.step.fault is not None else "a failure"
-    used, most = at.step.used, at.plan.policy.max_attempts
-    return Diagnosis(
-        "WAITS_FOR_RETRY",
-        f"step {at.plan.step_id} failed with {code} (attempt {used} of {most}) and is tried again",
-        at.step.updated_at,
-        _fault(at),
-        f"attempt {used + 1} of {most} begins",
-        at.step.retry_at,
-        f"lucius job retry {at.job.job_id}",
-        at.plan.service,
-    )
-
-
-def protocol_gone(at: Situation) -> Diagnosis | None:
-    waits = at.step.held or at.step.unacked
-    if not waits or at.plan.service in at.facts.protocols or at.service.running:
-        return None
-    return Diagnosis(
-        "PROTOCOL_GONE",
-        f"no protocol names the service {at.plan.service} any more",
-        at.step.updated_at,
-        [
-            Evidence(f"the job was accepted for the protocol {at.job.plan.protocol_id}"),
-            Evidence(f"services in force: {', '.join(sorted(at.facts.protocols)) or 'none'}"),
-        ],
-        "its attempts end one by one without an ACK",
-        at.run.lease_expires_at if at.run is not None else None,
-        "lucius protocols",
-        at.plan.service,
-    )
-
-
-def held_by_limit(at: Situation) -> Diagnosis | None:
-    place = at.clues.places.get(at.plan.step_id)
-    if place is None or not place.limited:
-        return None
-    return Diagnosis(
-        "HELD_BY_LIMIT",
-        f"{at.plan.service} did not acknowledge the tenant's last directive: one at a time goes out",
-        at.step.updated_at,
-        [Evidence(f"{place.ahead} of this tenant are before it")],
-        "the next goes out when the one that is out is acknowledged or times out",
-        None,
-        "lucius services --workers",
-        at.plan.service,
-    )
-
-
-def busy(at: Situation) -> Diagnosis | None:
-    """Held, or sent and waiting while others are at work."""
-    view, place = at.service, at.clues.places.get(at.plan.step_id)
-    if not at.step.held and not (at.step.unacked and view.running):
-        return None
-    ahead = _ahead(view, place) if at.step.held else view.sent
-    minutes = ahead / view.rate if view.rate else None
-    counts = f": {view.running} at work, {view.sent} sent, {view.waiting} waiting"
-    counts = counts if at.facts.whole else ""
-    pace = f"{view.rate:.1f} attempts ended a minute, over the last ten minutes"
-    return Diagnosis(
-        "BUSY",
-        f"{at.plan.service} is busy{counts}",
-        at.step.updated_at,
-        [*_line(at, place), *([Evidence(pace)] if at.facts.whole else [])],
-        "a worker takes it",
-        at.facts.now + timedelta(minutes=minutes) if minutes is not None else None,
-        "lucius services",
-        at.plan.service,
-    )
-
-
-def _line(at: Situation, place: QueuePlace | None) -> list[Evidence]:
-    """The place in line: among those that wait to be sent, or among those that are out."""
-    if at.step.held:
-        return [Evidence(_before(place))]
-    sent = Evidence("its directive went out", at.sent_at)
-    others = Evidence(f"at most {max(at.service.sent - 1, 0)} others are taken before it")
-    return [sent, others] if at.facts.whole else [sent]
-
-
-def _before(place: QueuePlace | None) -> str:
-    if place is None:
-        return "some of its tenant are before it in line"
-    if place.ahead == 0:
-        return "it is the next of its tenant"
-    more, are = "more than " if place.more else "", "is" if place.ahead == 1 else "are"
-    return f"{more}{place.ahead} of its tenant {are} before it in line"
-
-
-def _ahead(view: KnownService, place: QueuePlace | None) -> int:
-    """How many go before it, if tenants and lanes take turns: no more than all that wait."""
-    if place is None:
-        return view.waiting
-    return min(view.waiting, (place.ahead + 1) * max(place.queues, 1)) + view.sent
-
-
-def awaits_ack(at: Situation) -> Diagnosis | None:
-    if not at.step.unacked:
-        return None
-    until = at.run.lease_expires_at if at.run is not None else None
-    evidence = [Evidence("the directive went out", at.sent_at)]
-    if at.service.last_seen is None:
-        evidence.append(Evidence(f"no worker of {at.plan.service} has been seen yet"))
-    return Diagnosis(
-        "AWAITS_ACK",
-        f"step {at.plan.step_id} was sent to {at.plan.service} and waits for a worker to take it",
-        at.sent_at,
-        evidence,
-        "a worker takes it, or the attempt ends without an ACK",
-        until,
-        f"lucius job watch {at.job.job_id}",
-        at.plan.service,
-    )
-
-
-def at_work(at: Situation) -> Diagnosis | None:
-    """Quiet for more than half of its lease, or heard of since."""
-    run = at.run
-    if at.step.state is not StepState.IN_PROGRESS or run is None or run.lease_expires_at is None:
-        return None
-    heard = run.lease_expires_at - at.plan.policy.lease
-    quiet = at.facts.now - heard > at.plan.policy.lease / 2
-    who, progress = run.lease_owner or "a worker", at.clues.progress.get(at.plan.step_id)
-    said = "has said nothing for long" if quiet else "is at work on it"
-    return Diagnosis(
-        "WORKER_QUIET" if quiet else "AT_WORK",
-        f"{who} {said} (step {at.plan.step_id}, attempt {run.attempt_no})",
-        heard if quiet else run.started_at,
-        [
-            Evidence("the worker took it", run.started_at),
-            Evidence("last heard of", heard),
-            *([Evidence(f"it says: {progress}")] if progress else []),
-        ],
-        "the lease ends, unless the worker answers or sends a heartbeat",
-        run.lease_expires_at,
-        f"lucius job watch {at.job.job_id}",
-        at.plan.service,
-    )
-
-
-def _fault(at: Situation) -> list[Evidence]:
-    fault = at.step.fault
-    return [Evidence(f"{fault.code}: {fault.message}", at.step.updated_at)] if fault else []
-
-
+OUTPUT_NOT_WRITABLE: Final = "OUTPUT_NOT_WRITABLE"
 OVERDUE: Final = timedelta(seconds=90)
 """A job that has been due for longer is looked after by nobody."""
 MOST_NAMED: Final = 10
@@ -225,6 +62,83 @@ def not_restored(lost: Sequence[Unrestored]) -> Diagnosis:
         [Evidence(f"{e.path} of {e.job_id}: {e.reason}") for e in lost[:MOST_NAMED]],
         "each start tries it again",
         command="lucius verify",
+        impact=Impact(len({each.job_id for each in lost})),
+    )
+
+
+def failed_jobs(jobs: Sequence[Job], count: int, *, more: bool) -> Diagnosis:
+    """`more`: there are more of them than these, the newest."""
+    ended = [job.completed_at for job in jobs if job.completed_at is not None]
+    codes = Counter(job.fault.code for job in jobs if job.fault is not None).most_common(3)
+    kinds = ", ".join(f"{code} ({number})" for code, number in codes)
+    which = f"the last {len(jobs)} failed with" if more else "they failed with"
+    oldest = min(ended, default=None) if not more else None
+    return Diagnosis(
+        "JOBS_FAILED",
+        f"{count} failed {'job waits' if count == 1 else 'jobs wait'} for a decision",
+        oldest,
+        [
+            Evidence(f"{which} {kinds}"),
+            Evidence("the last of them failed", max(ended, default=None)),
+        ],
+        "nothing, until they are redriven or dismissed",
+        command="lucius failures",
+        impact=Impact(count, sorted({job.tenant_id for job in jobs}), oldest, more),
+    )
+
+
+def webhook_fails(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    """Of a job that ended as it should. One that failed has a failure to look at first."""
+    if job.state not in (JobState.SUCCEEDED, JobState.CANCELLED):
+        return None
+    found = [*failing(job), *clues.given_up]
+    if not found:
+        return None
+    return Diagnosis(
+        "WEBHOOK_FAILS",
+        f"it ended {job.state.value}, and its client was not told: {found[0].error}",
+        job.completed_at,
+        list(_deliveries(found)),
+        "the webhook is sent again" if found[0].next_at else "nothing: the webhook is given up",
+        found[0].next_at,
+        f"lucius webhooks resend {job.job_id}",
+    )
+
+
+def _deliveries(found: Sequence[FailedWebhook]) -> Iterator[Evidence]:
+    for each in found:
+        tries = "1 try" if each.tries == 1 else f"{each.tries} tries"
+        yield Evidence(f"{each.host}: {each.error} ({tries})", each.failed_at)
+
+
+def failed_webhooks(found: Sequence[FailedWebhook]) -> Diagnosis:
+    """Of all jobs, the latest first."""
+    jobs, first = {each.job_id for each in found}, min(each.failed_at for each in found)
+    hosts = Counter(f"{each.host}: {each.error}" for each in found).most_common(MOST_NAMED)
+    waits = [each.next_at for each in found if each.next_at is not None]
+    of = "the webhook of 1 job is" if len(jobs) == 1 else f"webhooks of {len(jobs)} jobs are"
+    return Diagnosis(
+        "WEBHOOK_FAILS",
+        f"{of} not delivered",
+        first,
+        [Evidence(f"{said} ({count})") for said, count in hosts],
+        "they are sent again" if waits else "nothing: they are given up",
+        min(waits, default=None),
+        "lucius webhooks",
+        impact=Impact(len(jobs), sorted({each.tenant_id for each in found}), first),
+    )
+
+
+def tenant_at_limit(tenant_id: str, refused: RefusedTenant, live: int, limit: int) -> Diagnosis:
+    requests = "1 request was" if refused.requests == 1 else f"{refused.requests} requests were"
+    return Diagnosis(
+        "TENANT_AT_LIMIT",
+        f"{tenant_id} has {live} of {limit} live jobs; {requests} refused in the last ten minutes",
+        None,
+        [Evidence("the last of them was refused (429 TENANT_SATURATED)", refused.last_at)],
+        "requests are accepted as its jobs end",
+        command=f"lucius jobs --tenant {shlex.quote(tenant_id)} --live",
+        impact=Impact(live, [tenant_id]),
     )
 
 
@@ -277,6 +191,8 @@ def _nobody_was_there(at: Situation) -> Diagnosis | None:
         return found
     if at.step.fault.code != "ACK_TIMEOUT":
         return None
+    if (gone := protocol_gone(at, ended=True)) is not None:
+        return gone
     run = at.run
     if run is not None and run.unclaimed_at is not None:
         return not_subscribed(at, ended=True)
@@ -295,6 +211,8 @@ def _ended_by_sla(job: Job) -> Diagnosis:
 
 
 def _failed_alone(job: Job, facts: Facts) -> Diagnosis:
+    if job.fault is not None and job.fault.code in (OUTPUT_NOT_WRITABLE, DISK_FULL):
+        return _not_written(job, job.fault)
     code = f" with {job.fault.code}" if job.fault is not None else ""
     place = place_in(job.fault.message) if job.fault is not None else None
     where = f" at {place}" if place else ""
@@ -307,6 +225,20 @@ def _failed_alone(job: Job, facts: Facts) -> Diagnosis:
         _failure(job),
         "nothing: it has ended, and stays in the dead-letter view",
         command=f"lucius job redrive {job.job_id}",
+    )
+
+
+def _not_written(job: Job, fault: Fault) -> Diagnosis:
+    """The output has another place, or the place gets room: then the job is redriven."""
+    return Diagnosis(
+        fault.code,
+        "its output cannot be written"
+        if fault.code == OUTPUT_NOT_WRITABLE
+        else "there is no room left where it writes",
+        job.completed_at,
+        _failure(job),
+        "nothing: it has ended, and stays in the dead-letter view",
+        command=f"lucius job redrive {job.job_id} --output REF",
     )
 
 

@@ -6,12 +6,14 @@ next one after a restart knows who was there.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
 from lucius.core.errors import LedgerError
 from lucius.core.record import record
+from lucius.operations.deliveries import Deliveries, merged_failed, read_failed
+from lucius.operations.refusals import Refusals, Refused, refused_in
 from lucius.operations.service_stats import (
     ServiceStats,
     instant_of,
@@ -22,6 +24,7 @@ from lucius.operations.service_stats import (
 from lucius.operations.shared_records import Record, readable
 from lucius.operations.workers import Workers
 from lucius.ports.leases import LeaseRow, LeaseStore
+from lucius.ports.webhooks import FailedWebhook
 
 log = logging.getLogger("lucius.insight")
 
@@ -47,14 +50,16 @@ class ProcessStats:
     troubles: Mapping[str, str]
     untaken: Mapping[str, datetime]
     refused: Mapping[str, datetime]
+    refusals: Mapping[str, Any]
+    deliveries: Sequence[FailedWebhook]
 
     @classmethod
     def of(cls, record: Record) -> "ProcessStats":
         services, troubles = read_record(record["services"]), dict(record["troubles"])
         untaken, refused = (_instants(record.get(name, {})) for name in ("untaken", "refused"))
-        return cls(
-            float(record["at"]), services, list(record["unclaimed"]), troubles, untaken, refused
-        )
+        failed = read_failed(record.get("deliveries", ()))
+        besides = (untaken, refused, record.get("refusals", {}), failed)
+        return cls(float(record["at"]), services, list(record["unclaimed"]), troubles, *besides)
 
 
 def _instants(record: Mapping[str, Any]) -> dict[str, datetime]:
@@ -72,6 +77,8 @@ class PublishedStats:
         *,
         unclaimed: Callable[[], list[str]],
         troubles: Troubles,
+        refusals: Refusals,
+        deliveries: Deliveries,
         now: Callable[[], datetime],
         alone: bool,
     ) -> None:
@@ -80,6 +87,8 @@ class PublishedStats:
         self._name = name
         self._unclaimed = unclaimed
         self._troubles = troubles
+        self._refusals = refusals
+        self._deliveries = deliveries
         self._now = now
         self._alone = alone
         self._etag: str | None = None
@@ -117,6 +126,15 @@ class PublishedStats:
                 found[service] = max(found.get(service, at), at)
         return found
 
+    async def refusals(self) -> Refused:
+        """Requests that were refused in the last minutes."""
+        others = [seen.refusals for seen in await self._others()]
+        return refused_in([self._refusals.record(), *others], self._now())
+
+    async def failed(self, tenants: Collection[str] | None) -> list[FailedWebhook]:
+        others = [seen.deliveries for seen in await self._others()]
+        return merged_failed([self._deliveries.all(), *others], tenants)
+
     async def troubles(self) -> dict[str, str]:
         """What does not answer some process now."""
         found = dict(self._troubles())
@@ -151,6 +169,7 @@ class PublishedStats:
 
     def _recall(self, record: Record) -> None:
         self._workers.recall(record["services"])
+        self._deliveries.recall(record.get("deliveries", ()))
         for service, seconds in record.get("refused", {}).items():
             self._workers.refused.setdefault(service, instant_of(seconds))
 
@@ -166,7 +185,11 @@ class PublishedStats:
         """Nothing is written where there is no news."""
         untaken = {name: seconds_of(at) for name, at in self._workers.untaken().items()}
         refused = {name: seconds_of(at) for name, at in self._workers.refused.items()}
-        besides = (sorted(self._unclaimed()), dict(self._troubles()), untaken, refused)
+        requests, deliveries = self._refusals.record(), self._deliveries.record()
+        besides = (
+            *(sorted(self._unclaimed()), dict(self._troubles()), untaken, refused),
+            *(requests, deliveries),
+        )
         troubled = bool(besides[1] or untaken) and not self._alone
         if not self._workers.changed and besides == self._wrote and not troubled:
             return
@@ -177,6 +200,8 @@ class PublishedStats:
             "troubles": besides[1],
             "untaken": untaken,
             "refused": refused,
+            "refusals": requests,
+            "deliveries": deliveries,
         }
         self._workers.changed = False
         self._etag = await self._store.put(LeaseRow(_SEEN + self._name, "", record, self._etag))

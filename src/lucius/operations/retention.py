@@ -18,7 +18,7 @@ from lucius.core.errors import (
 )
 from lucius.core.ids import accepted_at
 from lucius.core.job import TERMINAL_JOB, Job, JobState, StepState
-from lucius.core.wire import effect_key
+from lucius.core.wire import effect_of
 from lucius.platform.commit import COMMITS, REDRIVES, CommitRecord
 from lucius.ports.ledger import Drift, JobQuery, Ledger
 from lucius.ports.workspace import Digest, Restores, Workspace
@@ -178,7 +178,7 @@ def _answers_for(job: Job, record: CommitRecord) -> bool:
     carried = plan.carried.get(record.step_id)
     if carried is not None:
         return bool(carried.result_ref == record.output_ref)
-    own = effect_key(plan.root, record.step_id, plan.input_ref, plan.payload_of(record.step_id))
+    own = effect_of(plan, record.step_id, plan.payload_of(record.step_id))
     state = job.steps[index].state
     return own == record.effect_key and (state is StepState.SUCCEEDED or not job.terminal)
 

@@ -1,25 +1,65 @@
 """The rules about services, for a step that waits for one."""
 
+import shlex
 from datetime import datetime, timedelta
 from typing import Final
 
 from lucius.contract.causes import Severity
 from lucius.core.job import StepState
 from lucius.core.text import failure_of
-from lucius.operations.facts import Situation
-from lucius.ports.diagnosis import Diagnosis, Evidence
-from lucius.ports.services import KnownService, RetriedFailures, Streak
+from lucius.operations.facts import Facts, Situation
+from lucius.ports.diagnosis import Diagnosis, Evidence, Impact
+from lucius.ports.services import (
+    MOST_JOBS,
+    KnownService,
+    KnownWorker,
+    RetriedFailures,
+    Streak,
+)
 
 MOMENT: Final = timedelta(seconds=3)
 """A worker that is there takes a directive sooner."""
 SILENCE: Final = timedelta(seconds=10)
 """Nobody has spoken for so long, though work was there: that is no coincidence."""
+MISSED_PULLS: Final = timedelta(minutes=1)
+"""A worker with a free slot pulls more often."""
+LONGER: Final = 3
+"""A step that takes this many times as long as nearly all of its service needs a look."""
+LEAST_PATIENCE: Final = timedelta(seconds=30)
 SILENT: Final = ("ACK_TIMEOUT", "LEASE_EXPIRED")
 """Faults of an attempt whose worker said nothing: they have causes of their own."""
+OF_THE_JOB: Final = ("OUTPUT_NOT_WRITABLE", "OUTPUT_EXISTS", "DISK_FULL")
+"""Faults of where a job wants its output: no service mends them."""
+UNAUTHENTICATED: Final = 401
 NO_FAULT: Final = Severity.WAITS
 """The worst that is still no fault."""
 Coming = tuple[str, datetime | None]
 """What happens next by itself, and when."""
+
+
+def seconds(length: timedelta) -> str:
+    """A length of time, in the unit that suits it."""
+    found = length.total_seconds()
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if found >= 1.5 * size:
+            return f"{found / size:.0f} {unit}"
+    return f"{found:.0f} s" if found >= 1 else f"{found:.1f} s"
+
+
+def patience(view: KnownService, worker: KnownWorker | None) -> timedelta:
+    """How long a worker with a step in hand may be silent: half of a lease, or less where more is known."""
+    longest = (view.lease or timedelta.max) / 2
+    if worker is not None and worker.pulls and worker.running < (worker.slots or 0):
+        longest = min(longest, MISSED_PULLS)
+    if view.usual is not None:
+        longest = min(longest, max(LEAST_PATIENCE, timedelta(seconds=LONGER * view.usual[1])))
+    return longest
+
+
+def between(low: float, high: float) -> str:
+    """A range of time, as a person would say it."""
+    first, last = seconds(timedelta(seconds=low)), seconds(timedelta(seconds=high))
+    return f"about {first}" if first == last else f"{first} to {last}"
 
 
 def paused(at: Situation) -> Diagnosis | None:
@@ -44,6 +84,22 @@ def paused_service(view: KnownService) -> Diagnosis:
     )
 
 
+def services_down(at: Situation) -> Diagnosis | None:
+    """The process that runs the service has died, and nobody else has taken the step."""
+    how = at.facts.down.get(at.plan.service)
+    if how is None or not (at.step.held or at.step.unacked):
+        return None
+    return Diagnosis(
+        "SERVICES_DOWN",
+        f"the process that runs {at.plan.service} has died, and another one is being started",
+        at.step.updated_at,
+        [Evidence(how)],
+        "the next process takes the step",
+        command="lucius services",
+        service=at.plan.service,
+    )
+
+
 def is_of(at: Situation, streak: Streak) -> bool:
     """Whether the failure of the step is one of these."""
     fault, failed_at = at.step.fault, at.step.updated_at
@@ -52,7 +108,7 @@ def is_of(at: Situation, streak: Streak) -> bool:
     if streak.until is not None and failed_at > streak.until:
         return False
     own = failure_of(at.plan.step_id, at.plan.service, fault).group
-    return streak.group in ("", own) and fault.code not in SILENT
+    return streak.group in ("", own) and fault.code not in (*SILENT, *OF_THE_JOB)
 
 
 def fails_alike(at: Situation) -> Diagnosis | None:
@@ -63,7 +119,9 @@ def fails_alike(at: Situation) -> Diagnosis | None:
         return None
     again = at.step.retry_at if at.step.state is StepState.FAILED_RETRY else None
     said = f"{fault.code}: {fault.message}"
-    return failing_service(at.service, streak, said, retried=again is not None, retry_at=again)
+    return failing_service(
+        at.service, streak, said, whole=at.facts.whole, retried=again is not None, retry_at=again
+    )
 
 
 def failing_service(
@@ -71,7 +129,8 @@ def failing_service(
     streak: Streak,
     said: str,
     *,
-    retried: bool = True,
+    whole: bool,
+    retried: bool,
     retry_at: datetime | None = None,
 ) -> Diagnosis:
     """`said`: the error, as a job says it that the asker may see; empty: there is none."""
@@ -80,7 +139,8 @@ def failing_service(
         *([Evidence(said)] if said else []),
         *_group(streak),
     ]
-    comes = "failed attempts are repeated" if retried else "nothing: the job has ended"
+    comes = "failed attempts are repeated" if retried else "nothing: what failed is final"
+    impact = Impact(streak.jobs, sorted(streak.tenants), streak.since, streak.jobs >= MOST_JOBS)
     if streak.one_tenant:
         return Diagnosis(
             "TENANT_FAILS_ALIKE",
@@ -91,6 +151,7 @@ def failing_service(
             retry_at,
             _list_of(streak, view.service),
             view.service,
+            impact,
         )
     return Diagnosis(
         "SERVICE_FAILS_ALIKE",
@@ -101,6 +162,7 @@ def failing_service(
         retry_at,
         f"lucius service pause {view.service}",
         view.service,
+        impact if whole else None,
     )
 
 
@@ -122,19 +184,25 @@ def degraded(at: Situation) -> Diagnosis | None:
         return None
     if fault.code != trouble.code:
         return None
-    return degraded_service(at.service, trouble, at.step.retry_at)
+    return degraded_service(at.service, trouble, at.step.retry_at, whole=at.facts.whole)
 
 
 def degraded_service(
-    view: KnownService, trouble: RetriedFailures, retry_at: datetime | None = None
+    view: KnownService,
+    trouble: RetriedFailures,
+    retry_at: datetime | None = None,
+    *,
+    whole: bool,
 ) -> Diagnosis:
-    share = f"{trouble.failed / trouble.ended:.0%}"
+    share = f"{trouble.failed / trouble.ended:.0%}" if whole else "many"
     minutes = f"the last {trouble.minutes} min" if trouble.minutes > 1 else "the last minute"
+    count = f"{trouble.failed} of {trouble.ended} attempts in {minutes} failed so"
+    cost = "each costs its job an attempt and the wait before the next one"
     return Diagnosis(
         "SERVICE_DEGRADED",
         f"{share} of the attempts of {view.service} fail with {trouble.code}, and are repeated",
         trouble.since,
-        [Evidence(f"{trouble.failed} of {trouble.ended} attempts in {minutes} failed so")],
+        [*([Evidence(count, trouble.since)] if whole else []), Evidence(cost)],
         "each of them is tried again after its backoff, until its attempts are used up",
         retry_at,
         f"lucius failures --service {view.service}",
@@ -174,11 +242,11 @@ def not_subscribed(at: Situation, *, ended: bool = False) -> Diagnosis | None:
     waits = at.step.unacked or at.step.state is StepState.FAILED_RETRY or ended
     if not waits or not left or run is None:
         return None
-    return unclaimed_service(at.service, run.unclaimed_at, ended=ended)
+    return unclaimed_service(at.service, at.facts, run.unclaimed_at, ended=ended)
 
 
 def unclaimed_service(
-    view: KnownService, since: datetime | None = None, *, ended: bool = False
+    view: KnownService, facts: Facts, since: datetime | None = None, *, ended: bool = False
 ) -> Diagnosis:
     return Diagnosis(
         "NOT_SUBSCRIBED",
@@ -188,7 +256,7 @@ def unclaimed_service(
         "nothing: the job has ended"
         if ended
         else "the attempt ends without an ACK, and is repeated",
-        command="lucius bus provision",
+        command="lucius bus provision" if facts.provisions else "lucius protocols",
         service=view.service,
     )
 
@@ -216,20 +284,26 @@ def refused_service(view: KnownService, since: datetime | None, comes: Coming) -
 
 
 def never_seen(at: Situation, *, ended: bool = False) -> Diagnosis | None:
-    if at.service.last_seen is not None or not _waits(at, MOMENT, ended=ended):
+    if _known(at.service) or not _waits(at, MOMENT, ended=ended):
         return None
     return absent_service(at.service, at.step.updated_at, _next(at, ended=ended))
 
 
 def silent(at: Situation, *, ended: bool = False) -> Diagnosis | None:
     view = at.service
-    if view.last_seen is None or not _waits(at, SILENCE, ended=ended):
+    if not _known(view) or not _waits(at, SILENCE, ended=ended):
         return None
     if not ended and not _is_silent(view, at):
         return None
-    if ended and at.job.completed_at is not None and view.last_seen > at.job.completed_at:
-        return _was_silent(at, view.last_seen)
+    seen, over = view.last_seen, at.job.completed_at
+    if ended and over is not None and seen is not None and seen > over:
+        return _was_silent(at, seen)
     return silent_service(view, _next(at, ended=ended))
+
+
+def _known(view: KnownService) -> bool:
+    """Whether somebody works for it, or did: the process that is asked may run it itself."""
+    return view.last_seen is not None or view.here
 
 
 def _was_silent(at: Situation, seen: datetime) -> Diagnosis:
@@ -286,20 +360,61 @@ def _next(at: Situation, *, ended: bool) -> Coming:
     return "the attempt ends without an ACK, and is repeated", until
 
 
+def turned_away(view: KnownService, comes: Coming) -> Diagnosis | None:
+    """Workers come, and are refused: they pull in another name, or with a key that is not accepted."""
+    if view.pull_refused is not None and not _heard_since(view, view.pull_refused[0]):
+        at, status, key_id = view.pull_refused
+        key = f"the key {key_id}" if key_id else "no key"
+        meaning = (
+            "is not known, revoked or expired" if status == UNAUTHENTICATED else "may not pull"
+        )
+        return Diagnosis(
+            "WORKERS_REFUSED",
+            f"workers of {view.service} are refused: {status}",
+            at,
+            [Evidence(f"a pull with {key} was answered {status}: the key {meaning}", at)],
+            *comes,
+            "lucius keys create NAME --role service --all-tenants",
+            view.service,
+        )
+    if view.misnamed is None:
+        return None
+    return Diagnosis(
+        "WORKERS_MISNAMED",
+        f"workers pull for {view.misnamed!r}, which no protocol names: did they mean {view.service}?",
+        None,
+        [Evidence(f"nobody pulls for {view.service}, and jobs wait for it")],
+        *comes,
+        "lucius services",
+        view.service,
+    )
+
+
+def _heard_since(view: KnownService, at: datetime) -> bool:
+    return view.last_seen is not None and view.last_seen > at
+
+
 def absent_service(view: KnownService, since: datetime | None, comes: Coming) -> Diagnosis:
-    return _missing(
+    return turned_away(view, comes) or _missing(
         view,
         "NO_WORKER_EVER",
         f"no worker of {view.service} was ever seen",
         since,
-        [Evidence("nobody has pulled, acknowledged or answered anything of it")],
+        [
+            Evidence("nobody has pulled, acknowledged or answered anything of it"),
+            *([Evidence(_meant(view))] if view.similar else []),
+        ],
         comes,
     )
 
 
+def _meant(view: KnownService) -> str:
+    return f"workers of {view.similar} are there: does the protocol mean {view.similar}?"
+
+
 def silent_service(view: KnownService, comes: Coming) -> Diagnosis:
     known = [Evidence(f"{w.worker_id} was last seen", w.last_seen) for w in view.workers[:3]]
-    return _missing(
+    return turned_away(view, comes) or _missing(
         view,
         "WORKERS_SILENT",
         f"the workers of {view.service} are silent",
@@ -331,28 +446,32 @@ def _missing(
 # The rules about services by themselves: what is wrong with one, whoever waits for it.
 
 
-def wrong_with(view: KnownService, now: datetime, *, whole: bool) -> Diagnosis | None:
-    """What is wrong with a service by itself, if anything. `whole`: for who may see all tenants."""
+def wrong_with(view: KnownService, facts: Facts) -> Diagnosis | None:
+    """What is wrong with a service by itself, if anything."""
+    now, whole = facts.now, facts.whole
     if view.paused_at is not None:
         return paused_service(view) if view.waiting else None
     streak = view.failing
     if streak is not None:
-        return failing_service(view, streak, f"{streak.code}: {streak.message}" if whole else "")
+        said = f"{streak.code}: {streak.message}" if whole else ""
+        return failing_service(view, streak, said, whole=whole, retried=streak.retried)
     if not view.step_types and not view.running and (view.waiting or view.untaken is not None):
         return _unnamed(view)
     if not view.subscribed:
-        return unclaimed_service(view)
+        return unclaimed_service(view, facts)
     comes: Coming = ("attempts end without an ACK, and are repeated", None)
-    waits = _missed(view, now, MOMENT if view.last_seen is None else SILENCE)
+    waits = _missed(view, now, SILENCE if _known(view) else MOMENT)
     if view.refused and waits:
         return refused_service(view, view.refused_at, comes)
-    if view.last_seen is None:
+    if not _known(view):
         return absent_service(view, min(waits), comes) if waits else None
     if any(unheard(view, since) for since in waits):
         return silent_service(view, comes)
-    if view.quiet:
+    if view.late:
         return quiet_workers(view, whole=whole)
-    return degraded_service(view, view.degraded) if view.degraded is not None and whole else None
+    if view.degraded is None or not whole:
+        return None
+    return degraded_service(view, view.degraded, whole=whole)
 
 
 def _unnamed(view: KnownService) -> Diagnosis:
@@ -378,7 +497,7 @@ def _missed(view: KnownService, now: datetime, patience: timedelta) -> list[date
 
 def quiet_workers(view: KnownService, *, whole: bool) -> Diagnosis:
     known = [w for w in reversed(view.workers) if w.running][:3]
-    count = f"{view.quiet} of {view.running} steps at work are theirs"
+    count = f"{view.late} of {view.running} steps at work are theirs"
     return Diagnosis(
         "WORKER_QUIET",
         f"workers of {view.service} have work in hand and have said nothing for long",
@@ -388,6 +507,10 @@ def quiet_workers(view: KnownService, *, whole: bool) -> Diagnosis:
             *(Evidence(f"{w.worker_id} was last seen", w.last_seen) for w in known),
         ],
         "their leases end, and the steps are tried again",
-        command="lucius services --workers",
+        command=drop_worker(known[0].worker_id) if known else "lucius services --workers",
         service=view.service,
     )
+
+
+def drop_worker(worker_id: str) -> str:
+    return f"lucius worker drop {shlex.quote(worker_id)}  # if it is gone"

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 from lucius.core.limits import SLOTS
 from lucius.core.text import StepFailure
-from lucius.ports.services import RetriedFailures, Streak
+from lucius.ports.services import MOST_JOBS, RetriedFailures, Streak
 
 MINUTES: Final = 10
 """For so many the pace of a service is remembered."""
-MOST_JOBS: Final = 10
-"""Jobs of a streak that are told apart: more make no difference."""
 JOBS_ALIKE: Final = 3
 """So many different jobs that fail alike, one after the other, are the service's fault."""
 JOBS_OF_A_SPELL: Final = 5
@@ -26,6 +24,10 @@ MOST_CODES: Final = 20
 """Error codes that are counted for a minute."""
 MOST_TENANTS: Final = 100
 """Tenants of a streak that are remembered."""
+MOST_TOOK: Final = 50
+"""Steps whose time is remembered: the last that succeeded."""
+LEAST_TOOK: Final = 5
+"""Fewer do not say how long a step usually takes."""
 MOST_WORKERS: Final = 500
 """Of one service; the one that was seen longest ago makes room."""
 
@@ -38,6 +40,8 @@ class WorkerStats:
     slots: int | None = None
     version: str | None = None
     running: int = 0
+    pulls: bool = False
+    """It asks for directives itself, so it is heard of whenever it has a free slot."""
 
 
 @dataclass(slots=True)
@@ -51,8 +55,10 @@ class StreakStats:
     jobs: list[str] = field(default_factory=list)
     until: datetime | None = None
     tenants: set[str] = field(default_factory=set)
+    retried: bool = False
 
-    def add(self, job_id: str, tenant_id: str) -> None:
+    def add(self, job_id: str, tenant_id: str, *, retried: bool) -> None:
+        self.retried = retried
         if len(self.jobs) < MOST_JOBS and job_id not in self.jobs:
             self.jobs.append(job_id)
         if len(self.tenants) < MOST_TENANTS:
@@ -60,7 +66,7 @@ class StreakStats:
 
     def told(self) -> Streak:
         found = (self.since, self.group, self.code, self.message, len(self.jobs), self.until)
-        return Streak(*found, frozenset(self.tenants))
+        return Streak(*found, frozenset(self.tenants), self.retried)
 
 
 @dataclass(slots=True)
@@ -73,6 +79,8 @@ class ServiceStats:
     minutes: dict[int, list[int]] = field(default_factory=dict)
     retried: dict[int, Counter[str]] = field(default_factory=dict)
     """For each of the last minutes, by error code, the attempts that failed and were repeated."""
+    took: list[float] = field(default_factory=list)
+    """Seconds, of the last steps that succeeded."""
     last_success: datetime | None = None
     streak: StreakStats | None = None
     """Jobs that failed alike, since the last success or since something else failed."""
@@ -98,14 +106,19 @@ class ServiceStats:
             failing.until, self.past = at, failing
         self.last_success, self.streak, self.spell = at, None, None
 
-    def failed(self, at: datetime, failure: StepFailure, job_id: str, tenant_id: str) -> None:
+    def failed(
+        self, at: datetime, failure: StepFailure, job_id: str, tenant_id: str, *, retried: bool
+    ) -> None:
+        """`retried`: there is another attempt."""
+        if retried:
+            self._repeats(at, failure.code)
         if self.streak is None or self.streak.group != failure.group:
             self.streak = StreakStats(at, failure.group, failure.code, failure.message)
         if self.spell is None:
             self.spell = StreakStats(at, "", failure.code, failure.message)
         self.spell.code, self.spell.message = failure.code, failure.message
-        self.streak.add(job_id, tenant_id)
-        self.spell.add(job_id, tenant_id)
+        self.streak.add(job_id, tenant_id, retried=retried)
+        self.spell.add(job_id, tenant_id, retried=retried)
 
     def _failing(self) -> StreakStats | None:
         """What is too much to be the fault of the jobs."""
@@ -144,7 +157,17 @@ class ServiceStats:
     def _is_over(self, streak: StreakStats) -> bool:
         return self.last_success is not None and self.last_success > streak.since
 
-    def ended(self, at: datetime, *, failed: bool) -> None:
+    @property
+    def usual(self) -> tuple[float, float] | None:
+        """Seconds that a step takes: the median, and what 95 of 100 stay below. None: too few are known."""
+        if len(self.took) < LEAST_TOOK:
+            return None
+        ordered = sorted(self.took)
+        return ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
+
+    def ended(self, at: datetime, *, failed: bool, took: float | None) -> None:
+        if took is not None and not failed:
+            self.took = [*self.took[1 - MOST_TOOK :], took]
         minute = int(at.timestamp()) // 60
         count = self.minutes.get(minute)
         if count is None:
@@ -155,8 +178,7 @@ class ServiceStats:
         count[0] += 1
         count[1] += failed
 
-    def repeats(self, at: datetime, code: str) -> None:
-        """An attempt failed with this code, and there is another one."""
+    def _repeats(self, at: datetime, code: str) -> None:
         codes = self.retried.setdefault(int(at.timestamp()) // 60, Counter())
         if code in codes or len(codes) < MOST_CODES:
             codes[code] += 1
@@ -175,6 +197,8 @@ class ServiceStats:
             known.slots = known.slots or stats.slots
             known.version = known.version or stats.version
             known.running += stats.running
+            known.pulls = known.pulls or stats.pulls
+        self.took = [*self.took, *other.took][-MOST_TOOK:]
         for minute, (ended, failed) in other.minutes.items():
             count = self.minutes.setdefault(minute, [0, 0])
             count[0] += ended
@@ -204,12 +228,16 @@ def record_of(seen: ServiceStats, workers: Collection[str]) -> dict[str, Any]:
         "first": seconds_of(seen.first_seen),
         "last": seconds_of(seen.last_seen),
         "workers": {
-            name: [seconds_of(stats.last_seen), stats.slots, stats.version, stats.running]
+            name: [
+                *(seconds_of(stats.last_seen), stats.slots, stats.version, stats.running),
+                stats.pulls,
+            ]
             for name, stats in seen.workers.items()
             if name in workers
         },
         "minutes": [[minute, *count] for minute, count in seen.minutes.items()],
         "retried": [[minute, dict(codes)] for minute, codes in seen.retried.items()],
+        "took": [round(each, 3) for each in seen.took],
         "success": seconds_of(seen.last_success) if seen.last_success else None,
         "streak": streak_record(seen.streak),
         "spell": streak_record(seen.spell),
@@ -223,8 +251,10 @@ def read_record(record: Mapping[str, Any]) -> dict[str, ServiceStats]:
 
 def _read(record: Mapping[str, Any]) -> ServiceStats:
     seen = ServiceStats(instant_of(record["first"]), instant_of(record["last"]))
-    for worker_id, (last, slots, version, running) in record["workers"].items():
-        seen.workers[worker_id] = WorkerStats(instant_of(last), SLOTS.read(slots), version, running)
+    for worker_id, (last, slots, version, running, *later) in record["workers"].items():
+        said = (SLOTS.read(slots), version, running, *later)
+        seen.workers[worker_id] = WorkerStats(instant_of(last), *said)
+    seen.took = [float(each) for each in record.get("took", ())]
     seen.last_success = instant_of(record["success"]) if record["success"] is not None else None
     seen.streak, seen.spell, seen.past = (
         read_streak(record.get(name)) for name in ("streak", "spell", "past")
@@ -280,17 +310,18 @@ def streak_record(streak: StreakStats | None) -> list[Any] | None:
         return None
     until = seconds_of(streak.until) if streak.until is not None else None
     words = [streak.group, streak.code, streak.message]
-    return [seconds_of(streak.since), *words, streak.jobs, until, sorted(streak.tenants)]
+    later = [until, sorted(streak.tenants), streak.retried]
+    return [seconds_of(streak.since), *words, streak.jobs, *later]
 
 
 def read_streak(record: list[Any] | None) -> StreakStats | None:
     if record is None:
         return None
     since, group, code, message, jobs, *later = record  # notes of earlier releases end here
-    until, tenants = [*later, None, None][:2]
+    until, tenants, retried = [*later, None, None, False][:3]
     ended = instant_of(until) if until is not None else None
     found = (instant_of(since), group, code, message, list(jobs), ended)
-    return StreakStats(*found, set(tenants or ()))
+    return StreakStats(*found, set(tenants or ()), retried)
 
 
 def seconds_of(at: datetime) -> float:

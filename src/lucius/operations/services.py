@@ -3,20 +3,27 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
+from lucius.core.effects import Outcome
 from lucius.core.errors import LedgerError, RequestError
+from lucius.core.inputs import LeaseReturned
+from lucius.core.job import DELIVERING_JOB, Job, StepState
 from lucius.core.record import record
 from lucius.operations.published_stats import PublishedStats
+from lucius.operations.refusals import Refused
+from lucius.operations.service_rules import patience
 from lucius.operations.service_stats import ServiceStats, degraded, pace
 from lucius.operations.shared_records import Record, SharedRecords, readable
 from lucius.operations.workers import Workers
 from lucius.ports.config import Catalog
-from lucius.ports.engine import BacklogRow
+from lucius.ports.engine import BacklogRow, Engine
 from lucius.ports.leases import LeaseStore
+from lucius.ports.ledger import JobQuery
 from lucius.ports.services import KnownService, KnownWorker
 
 # Services that are paused: nothing is released to them, and nothing of theirs times out.
@@ -118,6 +125,24 @@ def _read(record: Record) -> ServicePause:
     return ServicePause(datetime.fromtimestamp(given["at"], UTC), given["by"], given["reason"])
 
 
+@record
+class OwnServices:
+    """Services of this process. `running`: those that take directives now.
+
+    Ids of workers that ever lived in this installation's process begin with `home`, and with `alive` if they
+    live now. One process owns them, so the others are gone.
+    """
+
+    home: str = ""
+    alive: str = ""
+    running: frozenset[str] = frozenset()
+
+    def is_gone(self, worker_id: str) -> bool:
+        return bool(self.home) and (
+            worker_id.startswith(self.home) and not worker_id.startswith(self.alive)
+        )
+
+
 class KnownServices:
     def __init__(
         self,
@@ -126,19 +151,21 @@ class KnownServices:
         paused: PausedServices,
         *,
         catalog: Callable[[], Catalog],
-        backlog: Callable[[], Awaitable[Sequence[BacklogRow]]],
+        engine: Engine,
+        own: Callable[[], OwnServices],
         now: Callable[[], datetime],
     ) -> None:
+        self._own = own
         self._workers = workers
         self._published_stats = published_stats
         self._paused = paused
         self._catalog = catalog
-        self._backlog = backlog
+        self._engine = engine
         self._now = now
 
     async def services(self) -> list[KnownService]:
         step_types, paused = step_types_of(self._catalog()), await self._paused.all()
-        seen, backlog = await self._published_stats.known(), _summed(await self._backlog())
+        seen, backlog = await self._published_stats.known(), _summed(await self._engine.backlog())
         unclaimed, untaken = (
             await self._published_stats.unclaimed(),
             await self._published_stats.untaken(),
@@ -151,15 +178,44 @@ class KnownServices:
             for name in sorted({*step_types, *paused, *seen, *backlog, *untaken})
         ]
         leases = _longest_leases(self._catalog())
+        said = await self._published_stats.refusals()
         return [
-            replace(
-                view,
-                untaken=untaken.get(view.service),
-                refused_at=refused.get(view.service),
-                quiet=self._quiet(view, leases.get(view.service)),
+            self._judged(
+                replace(
+                    view,
+                    untaken=untaken.get(view.service),
+                    refused_at=refused.get(view.service),
+                    lease=leases.get(view.service),
+                ),
+                said,
+                step_types,
+                seen,
             )
             for view in views
         ]
+
+    def _judged(
+        self,
+        view: KnownService,
+        said: Refused,
+        named: Mapping[str, tuple[str, ...]],
+        seen: Collection[str],
+    ) -> KnownService:
+        """With its workers that should have been heard of, and those that came and were refused."""
+        quiet, late = self._quiet(view, view.lease)
+        pull = said.pulls.get(view.service)
+        others = [name for name in said.misnamed if name not in named]
+        close = get_close_matches(view.service, others, 1)
+        there = [name for name in seen if name != view.service]
+        similar = get_close_matches(view.service, there, 1)
+        return replace(
+            view,
+            quiet=quiet,
+            late=late,
+            pull_refused=(pull.at, pull.status, pull.key_id) if pull is not None else None,
+            misnamed=close[0] if close else None,
+            similar=similar[0] if similar else None,
+        )
 
     def _view(
         self,
@@ -169,7 +225,7 @@ class KnownServices:
         counts: "_Counts",
         unclaimed: bool,
     ) -> KnownService:
-        pause = self._paused.get(name)
+        pause, own = self._paused.get(name), self._own()
         rate, failure_rate = pace(seen, self._now) if seen is not None else (0.0, 0.0)
         return KnownService(
             name,
@@ -186,21 +242,26 @@ class KnownServices:
             oldest_sent=self._now() - timedelta(seconds=counts.oldest) if counts.sent else None,
             rate=rate,
             failure_rate=failure_rate,
-            workers=_workers(seen) if seen is not None else (),
+            here=name in own.running,
+            workers=_workers(seen, own) if seen is not None else (),
             free=_free(seen) if seen is not None else 0,
             last_success=seen.last_success if seen is not None else None,
             degraded=degraded(seen, self._now) if seen is not None else None,
             failing=seen.failing if seen is not None else None,
             failing_before=seen.failing_before if seen is not None else None,
             failed_until=seen.failed_until if seen is not None else None,
+            usual=seen.usual if seen is not None else None,
         )
 
-    def _quiet(self, view: KnownService, lease: timedelta | None) -> int:
+    def _quiet(self, view: KnownService, lease: timedelta | None) -> tuple[int, int]:
         """Where no protocol says how long a lease is, nobody is late."""
         if lease is None:
-            return 0
-        late = self._now() - lease / 2
-        return sum(worker.running for worker in view.workers if worker.last_seen < late)
+            return 0, 0
+        now, known = self._now(), replace(view, lease=lease)
+        silent = [(worker, now - worker.last_seen) for worker in view.workers if worker.running]
+        quiet = sum(worker.running for worker, length in silent if length > lease / 2)
+        late = sum(worker.running for worker, length in silent if length > patience(known, worker))
+        return quiet, late
 
     async def pause(self, service: str, by: str, reason: str | None) -> bool:
         await self._check(service)
@@ -219,6 +280,34 @@ class KnownServices:
                 f" there are: {', '.join(known) or 'none'}",
                 status=404,
             )
+
+    async def drop(self, worker_id: str, by: str, reason: str | None) -> list[str]:
+        """Every lease that the worker holds is taken back: its steps are dispatched again at once."""
+        dropped: list[str] = []
+        query = JobQuery(states=DELIVERING_JOB, limit=500)
+        while True:
+            page = await self._engine.jobs(query)
+            for job in page.jobs:
+                if await self._taken_back(job, worker_id, by, reason):
+                    dropped.append(job.job_id)
+            if page.next_cursor is None:
+                break
+            query = replace(query, cursor=page.next_cursor)
+        if not self._workers.drop(worker_id) and not dropped:
+            detail = f"no worker {worker_id[:128]!r} was seen, and no step is in its hands"
+            raise RequestError("WORKER_NOT_FOUND", detail, status=404)
+        return dropped
+
+    async def _taken_back(self, job: Job, worker_id: str, by: str, reason: str | None) -> bool:
+        moved = False
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            run = step.execution
+            if step.state is StepState.IN_PROGRESS and run and run.lease_owner == worker_id:
+                bound = (planned.step_id, run.attempt_no, run.exec_id)
+                received = LeaseReturned(*bound, worker_id, by=by, reason=reason)
+                applied = await self._engine.apply(job.job_id, received)
+                moved |= applied is not None and applied.outcome is Outcome.APPLIED
+        return moved
 
     def pulled(self, service: str, worker_id: str, slots: int | None, version: str | None) -> None:
         """Of a service that no protocol names, nothing is remembered: a stranger may ask for any name."""
@@ -272,10 +361,13 @@ def _free(seen: ServiceStats) -> int:
     return sum(max(0, (stats.slots or 0) - stats.running) for stats in at_work)
 
 
-def _workers(seen: ServiceStats) -> list[KnownWorker]:
-    """The latest first."""
+def _workers(seen: ServiceStats, own: OwnServices) -> list[KnownWorker]:
+    """The latest first, without those that died with an earlier process."""
     found = [
-        KnownWorker(worker_id, stats.last_seen, stats.running, stats.slots, stats.version)
+        KnownWorker(
+            *(worker_id, stats.last_seen, stats.running, stats.slots, stats.version), stats.pulls
+        )
         for worker_id, stats in seen.workers.items()
+        if not own.is_gone(worker_id)
     ]
     return sorted(found, key=lambda worker: worker.last_seen, reverse=True)

@@ -24,7 +24,8 @@ import orjson
 from lucius.core.errors import EffectRefusedError, LuciusError
 from lucius.core.job import Job, job_status, phase_of
 from lucius.core.references import webhook_fault
-from lucius.system.outside import AT_ONCE, guarded_transport, read_alike
+from lucius.system.instruments import Count, Instruments
+from lucius.system.outside import AT_ONCE, GuardedBackend, guarded_transport, read_alike
 
 # How many webhooks are under way at once, so that no host and no tenant holds up the others.
 #
@@ -127,12 +128,33 @@ class WebhookRefusedError(EffectRefusedError):
     """The address may not be called, or wants no more calls."""
 
 
+class WebhookFailedError(LuciusError):
+    """The client was not told. It is tried again."""
+
+
 class WebhookSecretError(LuciusError):
     """The secret is not one of Standard Webhooks."""
 
 
+class WebhookInstruments(Instruments):
+    """Counts of this process."""
+
+    def __init__(self) -> None:
+        self.tries = Count(
+            "lucius_webhook_tries_total",
+            "Deliveries of webhooks: delivered, failed and tried again, or refused for good",
+            ("outcome",),
+        )
+        for outcome in ("delivered", "failed", "refused"):
+            self.tries.expect(outcome)
+
+
 class Webhooks:
-    """Tells a client how its job ended. `notify` answers whether the client has taken it."""
+    """Tells a client how its job ended.
+
+    `notify` answers whether the client has taken it; False: another delivery of it is under way.
+    WebhookFailedError says why it has not.
+    """
 
     def __init__(
         self,
@@ -149,8 +171,9 @@ class Webhooks:
         self._schemes = tuple(schemes)
         self._slots = Slots()
         self._under_way: set[str] = set()
+        self.instruments = WebhookInstruments()
         self._client = httpx.AsyncClient(
-            transport=transport or guarded_transport(),
+            transport=transport or guarded_transport(GuardedBackend(named=hosts)),
             timeout=TIMEOUT,
             follow_redirects=False,
             trust_env=False,
@@ -158,6 +181,19 @@ class Webhooks:
 
     async def notify(self, job: Job, owed_id: str, url: str) -> bool:
         """One delivery at a time: a retry that comes while the last one still waits is none."""
+        try:
+            told = await self._told(job, owed_id, url)
+        except WebhookFailedError:
+            self.instruments.tries.add("failed")
+            raise
+        except EffectRefusedError:
+            self.instruments.tries.add("refused")
+            raise
+        if told:
+            self.instruments.tries.add("delivered")
+        return told
+
+    async def _told(self, job: Job, owed_id: str, url: str) -> bool:
         target, message_id = self._checked(url), f"{job.job_id}:{owed_id}"
         if message_id in self._under_way:
             return False
@@ -169,13 +205,14 @@ class Webhooks:
             async with slot, asyncio.timeout(LONGEST.total_seconds()):
                 status = await self._post(target, body, headers)
         except (httpx.HTTPError, OSError) as error:
-            log.info("the webhook of job %s did not answer: %r", job.job_id, error)
-            return False
+            raise WebhookFailedError(_said(error)) from error
         finally:
             self._under_way.discard(message_id)
         if status == GONE:
             raise WebhookRefusedError(f"{target.host} answers 410: it wants no more calls")
-        return 200 <= status < 300
+        if not 200 <= status < 300:
+            raise WebhookFailedError(f"it answered {status}")
+        return True
 
     async def _post(self, url: httpx.URL, body: bytes, headers: dict[str, str]) -> int:
         """The status alone: leaving the stream closes the connection, whatever else would come."""
@@ -207,6 +244,14 @@ class Webhooks:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _said(error: Exception) -> str:
+    """Plainly, without the address, whose path may be a secret."""
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return f"no answer within {LONGEST.seconds} s"
+    text = str(error) or type(error).__name__
+    return f"it cannot be reached: {text}"
 
 
 def sign(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:

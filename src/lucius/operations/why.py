@@ -1,8 +1,9 @@
 """Answers why: gathers the facts when someone asks, and lets the rules name the cause."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from lucius.contract.causes import CAUSES
@@ -10,7 +11,9 @@ from lucius.core.effects import Event
 from lucius.core.errors import LedgerError
 from lucius.core.job import PAUSED_JOB, Job, JobState, StepState
 from lucius.core.plan import OUTBOX
+from lucius.core.retry import EFFECT_ATTEMPTS
 from lucius.core.routing import LANES
+from lucius.operations.deliveries import given_up_in, host_of
 from lucius.operations.facts import (
     MOVER,
     Clues,
@@ -20,17 +23,17 @@ from lucius.operations.facts import (
     ordered,
     refused_replies,
 )
+from lucius.operations.impact import impact_of
 from lucius.operations.job_rules import (
+    BEHIND,
+    MOST_NAMED,
     JobCheck,
-    StepCheck,
-    at_work,
-    awaits_ack,
-    busy,
     cancelled,
     cancelling,
     clock_off,
     failed,
-    held_by_limit,
+    failed_jobs,
+    failed_webhooks,
     lane_unowned,
     not_restored,
     not_ticked,
@@ -38,11 +41,10 @@ from lucius.operations.job_rules import (
     outage_of,
     output_lost,
     paused_job,
-    protocol_gone,
-    publish_refused,
     redriven,
     succeeded,
-    waits_for_retry,
+    tenant_at_limit,
+    webhook_fails,
 )
 from lucius.operations.published_stats import PublishedStats
 from lucius.operations.service_rules import (
@@ -53,15 +55,29 @@ from lucius.operations.service_rules import (
     not_subscribed,
     paused,
     replies_refused,
+    seconds,
+    services_down,
     silent,
     wrong_with,
 )
 from lucius.operations.services import KnownServices, step_types_of
+from lucius.operations.step_rules import (
+    StepCheck,
+    at_work,
+    awaits_ack,
+    busy,
+    disk_full,
+    held_by_limit,
+    protocol_gone,
+    publish_refused,
+    waits_for_retry,
+)
 from lucius.ports.config import Catalog
 from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.lanes import FixedLanes, Lanes
-from lucius.ports.ledger import Ledger
+from lucius.ports.ledger import NO_LIMITS, JobQuery, Ledger, Limits
 from lucius.ports.services import KnownService, Streak
+from lucius.ports.webhooks import FailedWebhook
 from lucius.ports.workspace import Unrestored
 
 # The rules that name a cause: one small function each, tried in the order of the tables below.
@@ -76,6 +92,7 @@ OUTAGES: Final = (_LEDGER, _ENGINE, _BUS)
 JOB_RULES: Final[tuple[JobCheck, ...]] = (
     output_lost,
     redriven,
+    webhook_fails,
     succeeded,
     cancelled,
     failed,
@@ -91,6 +108,7 @@ JOB_RULES: Final[tuple[JobCheck, ...]] = (
 STEP_RULES: Final[tuple[StepCheck, ...]] = (
     paused,
     publish_refused,
+    services_down,
     fails_alike,
     protocol_gone,
     not_subscribed,
@@ -99,6 +117,7 @@ STEP_RULES: Final[tuple[StepCheck, ...]] = (
     silent,
     held_by_limit,
     degraded,
+    disk_full,
     waits_for_retry,
     at_work,
     busy,
@@ -145,7 +164,7 @@ def _with_stage(job: Job, worst: Diagnosis) -> Diagnosis:
     left = [name for name, state in members if state is not StepState.SUCCEEDED]
     return Diagnosis(
         "WAITS_FOR_STAGE",
-        f"of its stage, {_listed(done)} done and {_listed(left)} not",
+        f"waiting for {', '.join(left)}; {_listed(done)} done",
         job.updated_at,
         [Evidence(worst.summary, worst.since), *worst.evidence],
         "the next stage begins when all of them have succeeded",
@@ -160,9 +179,30 @@ SILENCE: Final = ("NO_WORKER_EVER", "WORKERS_SILENT")
 LOOKED_AT: Final = 1000
 """Of the queue in which a job waits: beyond it, its place is not counted."""
 LAST_EVENTS: Final = 300
+STILL_REFUSED: Final = timedelta(minutes=1)
+"""A tenant whose last request was refused longer ago, and that is below its limit, has no trouble now."""
+FAILED_LOOKED_AT: Final = 200
+"""Failed jobs that are told apart by tenant; beyond, they are counted alone."""
 _ORDERED: Final = (*PAUSED_JOB, JobState.CANCELLING, JobState.CANCELLED)
 Limited = Callable[[str, str], bool]
 """Whether the tenant may have one directive of this queue out at a time, and has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """What the process that is asked knows of itself, besides what it tells other processes.
+
+    `unrestored`: outputs that a loss of power took, and that could not be written again. `services_down`:
+    services of `lucius up` whose process has died, and how. `fault`: why the newest configuration is not in
+    force. `limits`: how many live jobs a tenant may have. `provisions`: subscriptions are made by
+    `lucius bus provision`, and not by processes as they need them.
+    """
+
+    unrestored: Callable[[], Sequence[Unrestored]] = tuple
+    services_down: Callable[[], Mapping[str, str]] = dict
+    fault: Callable[[], str | None] = lambda: None
+    limits: Callable[[str], Limits] = lambda tenant_id: NO_LIMITS
+    provisions: bool = False
 
 
 class RulesDiagnoser:
@@ -175,24 +215,26 @@ class RulesDiagnoser:
         lanes: Lanes,
         limited: Limited,
         catalog: Callable[[], Catalog],
-        unrestored: Callable[[], Sequence[Unrestored]],
+        process: ProcessState,
         now: Callable[[], datetime],
     ) -> None:
-        """`unrestored`: outputs that a loss of power took, and that could not be written again."""
         self._ledger = ledger
         self._services = services
         self._published_stats = published_stats
         self._lanes = lanes
         self._limited = limited
         self._catalog = catalog
-        self._unrestored = unrestored
+        self._process = process
         self._now = now
 
     async def job(
         self, job: Job, troubles: Mapping[str, str], *, tenants: Collection[str] | None
     ) -> Diagnosis:
         facts = await self._facts(troubles, tenants)
-        return diagnose(job, facts, await self._clues(job, facts))
+        found = diagnose(job, facts, await self._clues(job, facts))
+        if found.severity <= NO_FAULT:
+            return found
+        return (await self._with_impact([found], facts, tenants))[0]
 
     async def stuck(self, jobs: Sequence[Job], troubles: Mapping[str, str]) -> set[str]:
         """Only ids are answered, so the facts of all tenants may count."""
@@ -210,15 +252,53 @@ class RulesDiagnoser:
         facts = await self._facts(troubles, tenants)
         outages = (outage(facts, *each) for each in OUTAGES)
         found = [finding for finding in outages if finding is not None]
-        found += _beside(facts, warnings)
-        if facts.whole and (lost := self._unrestored()):
+        found += _beside(facts, warnings, self._process.fault())
+        if facts.whole and (lost := self._process.unrestored()):
             found.append(not_restored(lost))
         deaf = "bus" in facts.troubles or "ledger" in facts.troubles
         for view in facts.services.values():
-            finding = wrong_with(view, facts.now, whole=facts.whole)
+            finding = wrong_with(view, facts)
             if finding is not None and not (deaf and finding.cause in SILENCE):
                 found.append(finding)
+        with suppress(LedgerError):
+            found += await self._refused_tenants(tenants)
+            if failed := await self._published_stats.failed(tenants):
+                found.append(failed_webhooks(failed))
+            found += await self._failed_jobs(tenants)
+        found = await self._with_impact(found, facts, tenants)
         return sorted(found, key=lambda finding: -finding.severity)
+
+    async def _with_impact(
+        self, found: Sequence[Diagnosis], facts: Facts, tenants: Collection[str] | None
+    ) -> list[Diagnosis]:
+        try:
+            return await impact_of(found, facts, self._ledger, tenants)
+        except LedgerError:
+            return list(found)
+
+    async def _refused_tenants(self, tenants: Collection[str] | None) -> list[Diagnosis]:
+        """Those that were refused lately and are at their limit still, the busiest first."""
+        refused = (await self._published_stats.refusals()).tenants
+        mine = {t: each for t, each in refused.items() if tenants is None or t in tenants}
+        if not mine:
+            return []
+        live, now = (await self._ledger.inflight()).tenants, self._now()
+        found = []
+        for tenant_id in sorted(mine, key=lambda each: -mine[each].requests)[:MOST_NAMED]:
+            limit, count = self._process.limits(tenant_id).tenant, live.get(tenant_id, 0)
+            lately = now - mine[tenant_id].last_at < STILL_REFUSED
+            if limit is not None and (count >= limit or lately):
+                found.append(tenant_at_limit(tenant_id, mine[tenant_id], count, limit))
+        return found
+
+    async def _failed_jobs(self, tenants: Collection[str] | None) -> list[Diagnosis]:
+        query = JobQuery(tenant_ids=tenants, dlq=True, limit=FAILED_LOOKED_AT)
+        page = await self._ledger.list(query)
+        if not page.jobs:
+            return []
+        more = page.next_cursor is not None
+        count = await self._ledger.count(query) if more else len(page.jobs)
+        return [failed_jobs(page.jobs, count, more=more)]
 
     # -- gathering ---------------------------------------------------------------------------
 
@@ -226,9 +306,13 @@ class RulesDiagnoser:
         """While the ledger is away, that is all there is to know."""
         whole = tenants is None
         named = frozenset(step_types_of(self._catalog()))
-        facts = Facts(self._now(), {}, _known(troubles, whole=whole), named, whole=whole)
+        down = self._process.services_down()
+        known, provisions = _known(troubles, whole=whole), self._process.provisions
+        facts = Facts(self._now(), {}, known, named, whole=whole, down=down, provisions=provisions)
         try:
-            elsewhere = _known(await self._published_stats.troubles(), whole=whole)
+            elsewhere = _known(
+                {**await self._published_stats.troubles(), **await self._behind()}, whole=whole
+            )
             views = await self._services.services()
             owned = None if isinstance(self._lanes, FixedLanes) else set(await self._lanes.rows())
         except LedgerError as error:
@@ -237,12 +321,23 @@ class RulesDiagnoser:
         shown = {v.service: v if tenants is None else _bare(v, tenants) for v in views}
         return replace(facts, services=shown, troubles={**elsewhere, **facts.troubles}, owned=owned)
 
+    async def _behind(self) -> dict[str, str]:
+        """A ledger without a clock of its own says that ours is wrong by what it has from later than now."""
+        if not isinstance(self._lanes, FixedLanes):
+            return {}
+        newest = (await self._ledger.list(JobQuery(limit=1))).jobs
+        at = max((each.updated_at for each in newest), default=self._now())
+        behind = at - self._now()
+        if behind <= BEHIND:
+            return {}
+        return {"clock": f"it is {seconds(behind)} behind the newest job that is stored"}
+
     async def _clues(self, job: Job, facts: Facts) -> Clues:
-        lost = [each for each in self._unrestored() if each.job_id == job.job_id]
+        lost = [each for each in self._process.unrestored() if each.job_id == job.job_id]
         try:
             events = await self._events(job)
             found = (await self._places(job), ordered(events), self._progress(job))
-            return Clues(*found, refused_replies(events), lost)
+            return Clues(*found, refused_replies(events), lost, _given_up(job, events))
         except LedgerError:
             return Clues(unrestored=lost)
 
@@ -258,7 +353,8 @@ class RulesDiagnoser:
 
     async def _events(self, job: Job) -> Sequence[Event]:
         """The last ones, where orders or refused replies may be among them."""
-        if job.state not in _ORDERED and not job.noted:
+        told = job.terminal and job.plan.callback_urls
+        if job.state not in _ORDERED and not job.noted and not told:
             return ()
         after = max(0, job.seq - LAST_EVENTS)
         return await self._ledger.events(job.job_id, after, LAST_EVENTS)
@@ -282,12 +378,25 @@ class RulesDiagnoser:
         return QueuePlace(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
 
 
+def _given_up(job: Job, events: Sequence[Event]) -> list[FailedWebhook]:
+    if not job.terminal or not job.plan.callback_urls:
+        return []
+    return [
+        FailedWebhook(
+            *(job.job_id, job.tenant_id, host_of(job, owed_id), EFFECT_ATTEMPTS),
+            *(error, job.updated_at),
+        )
+        for owed_id, error in given_up_in(events).items()
+    ]
+
+
 def _known(troubles: Mapping[str, str], *, whole: bool) -> dict[str, str]:
     """Tasks of a process are one trouble: its engine is down."""
     found: dict[str, str] = {}
     for name, told in troubles.items():
         known = name if name in ("ledger", "bus", "clock") else "reconciler"
-        found[known] = told if whole else "it does not answer"
+        hidden = "it is wrong" if name == "clock" else "it does not answer"
+        found[known] = told if whole else hidden
     return found
 
 
@@ -298,6 +407,8 @@ def _bare(view: KnownService, tenants: Collection[str]) -> KnownService:
         workers=(),
         paused_by=None,
         paused_reason=None,
+        pull_refused=None,
+        misnamed=None,
         failing=_own(view.failing, tenants),
         failing_before=_own(view.failing_before, tenants),
         failed_until=_own(view.failed_until, tenants),
@@ -311,18 +422,21 @@ def _own(streak: Streak | None, tenants: Collection[str]) -> Streak | None:
     return replace(streak, code=streak.code if streak.group else "", message="")
 
 
-def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Diagnosis]:
+def _beside(facts: Facts, warnings: Mapping[str, str], fault: str | None = None) -> list[Diagnosis]:
+    """`fault`: of the configuration, which names files, so it is for those who may know."""
     found: list[Diagnosis] = []
     if "clock" in facts.troubles:
         told = [Evidence(facts.troubles["clock"], facts.now)]
         comes = "the process goes on when the clock is right"
-        found.append(
-            Diagnosis("CLOCK_OFF", "the clock of this machine is wrong", None, told, comes)
-        )
+        said = "the clock of this machine is wrong"
+        found.append(Diagnosis("CLOCK_OFF", said, None, told, comes, command="timedatectl"))
     found += unowned_lanes(facts)
     for name, code, command in WARNED:
         if name in warnings:
             told = [Evidence(warnings[name], facts.now)]
+            if name == "configuration" and fault is not None and facts.whole:
+                told = [Evidence(line) for line in fault.splitlines()[:MOST_NAMED]]
+                command = f"lucius protocols check {fault.partition(':')[0]}"
             title, comes = CAUSES[code].title, CAUSES[code].by_itself
             said = title[0].lower() + title[1:]
             found.append(Diagnosis(code, said, None, told, comes, command=command))

@@ -14,7 +14,7 @@ from lucius.core.inputs import AckReceived, HeartbeatReceived, Input
 from lucius.core.job import AbortReason, Execution, Job, Step, StepState
 from lucius.core.text import failure_of
 from lucius.operations.facts import refused_replies
-from lucius.operations.service_rules import SILENT
+from lucius.operations.service_rules import OF_THE_JOB, SILENT
 from lucius.operations.service_stats import (
     MOST_WORKERS,
     ServiceStats,
@@ -65,6 +65,7 @@ class Workers:
         if commit.before is None:
             return
         job, earlier = commit.job, commit.before.steps
+        taken_back = any("by" in (event.data or ()) for event in commit.decision.events)
         if job.noted != commit.before.noted:
             self._mark_refused(job, commit.decision.events)
         for index in commit.steps:
@@ -72,10 +73,11 @@ class Workers:
             if was.state is StepState.FAILED_RETRY:
                 self._untaken.pop((job.job_id, index), None)
             if step.executions is not was.executions:
-                self._moved(job, index, was, step)
+                self._moved(job, index, was, step, taken_back=taken_back)
                 self._mark_untaken(job, index, step)
 
-    def _moved(self, job: Job, index: int, earlier: Step, step: Step) -> None:
+    def _moved(self, job: Job, index: int, earlier: Step, step: Step, *, taken_back: bool) -> None:
+        """`taken_back`: by an operator, so no worker has spoken."""
         for run in step.executions:
             if run.started_at is None and run.finished_at is None:
                 continue
@@ -84,19 +86,28 @@ class Workers:
                 if known.exec_id == run.exec_id:
                     was = known
             if was is not run:
-                self._heard(job, index, step, run, was)
+                self._heard(job, index, step, run, was, taken_back=taken_back)
 
     def _heard(
-        self, job: Job, index: int, step: Step, run: Execution, was: Execution | None
+        self,
+        job: Job,
+        index: int,
+        step: Step,
+        run: Execution,
+        was: Execution | None,
+        *,
+        taken_back: bool,
     ) -> None:
         service, at = job.plan.steps[index].service, job.updated_at
-        if run.started_at is not None and run.reason in _SPOKEN:
+        if run.started_at is not None and run.reason in _SPOKEN and not taken_back:
             self._seen(service, run.lease_owner or UNNAMED, at)
         self._follow(job, service, step, run)
         if run.finished_at is not None and (was is None or was.finished_at is None):
             seen = self.services.get(service)
             if seen is not None and run.reason not in _NO_ATTEMPT:
-                seen.ended(at, failed=run.reason is not None)
+                began = run.started_at
+                took = (run.finished_at - began).total_seconds() if began is not None else None
+                seen.ended(at, failed=run.reason is not None, took=took)
                 self._streak(seen, job, index, step, failed=run.reason is not None)
 
     def _streak(
@@ -104,12 +115,11 @@ class Workers:
     ) -> None:
         if not failed:
             seen.succeeded(job.updated_at)
-        elif step.fault is not None and step.fault.code not in SILENT:
+        elif step.fault is not None and step.fault.code not in (*SILENT, *OF_THE_JOB):
             planned = job.plan.steps[index]
             failure = failure_of(planned.step_id, planned.service, step.fault)
-            if step.state is StepState.FAILED_RETRY:
-                seen.repeats(job.updated_at, failure.code)
-            seen.failed(job.updated_at, failure, job.job_id, job.tenant_id)
+            retried = step.state is StepState.FAILED_RETRY
+            seen.failed(job.updated_at, failure, job.job_id, job.tenant_id, retried=retried)
 
     def _mark_untaken(self, job: Job, index: int, step: Step) -> None:
         if step.state is not StepState.FAILED_RETRY or step.executions[-1].reason is not _UNHEARD:
@@ -132,6 +142,7 @@ class Workers:
         stats = self._seen(service, worker_id, at)
         said = version[:LONGEST_VERSION] if version else None
         stats.slots, stats.version = slots or stats.slots, said or stats.version
+        stats.pulls = True
 
     def applied(self, received: Input, outcome: Outcome) -> None:
         """What a worker says of itself with its ACK, and of its work with a heartbeat."""
@@ -183,6 +194,12 @@ class Workers:
         elif run.exec_id not in self._running and shard in self._lanes.owned:
             owner = (run.lease_owner or UNNAMED)[:LONGEST_NAME]
             self._running[run.exec_id] = (service, owner, shard)
+
+    def drop(self, worker_id: str) -> bool:
+        """Forget a worker that is gone. Whether it was known."""
+        found = [seen for seen in self.services.values() if seen.workers.pop(worker_id, None)]
+        self.changed = self.changed or bool(found)
+        return bool(found)
 
     # -- what is known -----------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar
 
@@ -31,6 +31,17 @@ class ServiceInstruments(Instruments):
         self.slots = Level(
             "lucius_service_slots", "Slots of this process, busy and free", ("service", "state")
         )
+
+    def taken(self) -> list[Any]:
+        """For the process that is scraped, where that is another one. Slots are as they are now."""
+        slots = [[labels, number] for labels, number in self.slots.cells.items()]
+        return [self.attempts.taken(), self.seconds.taken(), slots]
+
+    def put(self, taken: Sequence[Any]) -> None:
+        attempts, seconds, slots = taken
+        self.attempts.put(attempts)
+        self.seconds.put(seconds)
+        self.slots.show({tuple(labels): number for labels, number in slots})
 
 
 T = TypeVar("T")

@@ -19,6 +19,19 @@ class Evidence:
 
 
 @record
+class Impact:
+    """Whom it concerns, as far as the asker may know: jobs, whose they are, and since when the oldest waits.
+
+    `more`: there are more than were looked at, so all three are the least that is known.
+    """
+
+    jobs: int
+    tenants: Sequence[str] = ()
+    oldest_at: datetime | None = None
+    more: bool = False
+
+
+@record
 class Diagnosis:
     """One cause, why it was named, what comes next by itself and when, and the command that helps."""
 
@@ -30,6 +43,7 @@ class Diagnosis:
     next_at: datetime | None = None
     command: str = ""
     service: str | None = None
+    impact: Impact | None = None
 
     @property
     def severity(self) -> Severity:

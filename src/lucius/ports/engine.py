@@ -56,10 +56,12 @@ class Engine(Protocol):
         job_id: str,
         *,
         payload: Mapping[str, Any] | None = None,
+        output_ref: Any = None,
         audit: Mapping[str, str] | None = None,
     ) -> Submitted:
         """A new job from the failed step on, linked to the old one. Repeating it answers the same.
 
+        `payload` and `output_ref` replace those of the old one, where they are given.
         `audit`: who asked for it, and why; the first event of the new job shows it.
         """
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol
 
 from lucius.core.record import record
 
@@ -17,6 +17,12 @@ class KnownWorker:
     running: int = 0
     slots: int | None = None
     version: str | None = None
+    pulls: bool = False
+    """It is heard of whenever it has a free slot."""
+
+
+MOST_JOBS: Final = 10
+"""Jobs of a streak that are told apart: more make no difference."""
 
 
 @record
@@ -36,6 +42,8 @@ class Streak:
     """When the next job succeeded, if one has."""
     tenants: frozenset[str] = frozenset()
     """Whose jobs they are, as far as they are remembered: others hear nothing of them."""
+    retried: bool = False
+    """Whether the last of these failures is repeated."""
 
     @property
     def one_tenant(self) -> str | None:
@@ -65,11 +73,14 @@ class KnownService:
     to be sent again, because nobody took its directive. `rate`: attempts that ended in a minute, lately;
     `failure_rate`: the part of them that failed. `free`: empty slots of workers that have work in hand.
     `quiet`: of the `running` steps, those whose worker has said nothing for more than half of a lease.
+    `late`: those of them too whose worker should have been heard of earlier.
     """
 
     service: str
     step_types: tuple[str, ...] = ()
     subscribed: bool = True
+    here: bool = False
+    """The process that is asked runs it itself."""
     paused_at: datetime | None = None
     paused_by: str | None = None
     paused_reason: str | None = None
@@ -85,6 +96,17 @@ class KnownService:
     workers: Sequence[KnownWorker] = field(default_factory=tuple)
     free: int = 0
     quiet: int = 0
+    late: int = 0
+    usual: tuple[float, float] | None = None
+    """Seconds that a step takes, the median and the 95th of 100; None: too few are known."""
+    lease: timedelta | None = None
+    """The longest of the protocols."""
+    pull_refused: tuple[datetime, int, str | None] | None = None
+    """A pull for it that was answered with an error lately: when, the status, and by which key."""
+    similar: str | None = None
+    """A service of nearly the same name that has workers."""
+    misnamed: str | None = None
+    """A name close to its own for which somebody pulls, and that no protocol has."""
     last_success: datetime | None = None
     failing: Streak | None = None
     failing_before: Streak | None = None
@@ -116,3 +138,6 @@ class ServiceBook(Protocol):
 
     def pulled(self, service: str, worker_id: str, slots: int | None, version: str | None) -> None:
         """A worker asks for directives."""
+
+    async def drop(self, worker_id: str, by: str, reason: str | None) -> Sequence[str]:
+        """Take back what a worker that is gone has in hand: the jobs. RequestError: no such worker."""

@@ -1,6 +1,8 @@
 """Documents as they come: a PDF, an image or a text becomes sheets, one a page."""
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from lucius.platform import FatalError
@@ -14,6 +16,13 @@ IMAGE_MARKS: Final = (
     b"GIF8",
     b"BM",
 )
+OFFICE_MARKS: Final = {
+    b"PK\x03\x04": "a DOCX or another file of an office program",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a DOC or another file of an older office program",
+    b"{\\rtf": "RTF",
+}
+NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+"""Bytes that no text has in an encoding of one byte a letter."""
 PAGE_END: Final = "\f"
 
 
@@ -33,13 +42,27 @@ def sheets_of(data: bytes, choice: PageChoice) -> Sheets:
 
 
 def _text_sheets(data: bytes, choice: PageChoice) -> Sheets:
-    try:
-        pages = data.decode("utf-8-sig").split(PAGE_END)
-    except UnicodeDecodeError as error:
-        raise FatalError(
-            "the document is neither a PDF, an image nor UTF-8 text", code="UNSUPPORTED_DOCUMENT"
-        ) from error
+    pages = _decoded(data).split(PAGE_END)
     return ((number, pages[number - 1]) for number in choice.of(len(pages)))
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8; else what older programs write (Latin-1, Windows-1252), where nothing in it is no text."""
+    for mark, kind in OFFICE_MARKS.items():
+        if data.startswith(mark):
+            raise FatalError(
+                f"the document is {kind}, which is not read: save it as PDF or text, and submit that",
+                code="UNSUPPORTED_DOCUMENT",
+            )
+    with suppress(UnicodeDecodeError):
+        return data.decode("utf-8-sig")
+    if not NO_TEXT.search(data):
+        with suppress(UnicodeDecodeError):
+            return data.decode("cp1252")
+    raise FatalError(
+        "the document is neither a PDF, an image nor text (UTF-8 or Latin-1): save it as PDF",
+        code="UNSUPPORTED_DOCUMENT",
+    )
 
 
 def text_pages(data: bytes) -> dict[int, str]:

@@ -35,6 +35,11 @@ WIDENED: Final = 2.4
 PARAGRAPH: Final = 0.9
 """A gap of more than this part of a line's height begins a paragraph."""
 
+TALL: Final = 1.5
+"""A line that is so much higher than wide lies on its side."""
+JUDGED: Final = 5
+"""Lines by which it is judged whether a page is upside down."""
+SURE: Final = 0.9
 KEPT: Final = 2
 """Models that a process keeps between two documents."""
 
@@ -51,6 +56,8 @@ class Recogniser:
         except IndexError:
             model = _loaded()
         found = model(picture)
+        for turned in _turns(model, picture, found):
+            found = model(turned)
         self._idle.append(model)
         return _in_lines(zip(found.boxes, found.txts, strict=True) if found.txts else ())
 
@@ -82,6 +89,40 @@ def _loaded() -> Any:
             "Rec.rec_batch_num": 1,
         }
     )
+
+
+def _turns(model: Any, picture: Picture, found: Any) -> Iterator[Picture]:
+    """The page as it should lie, if it lies on its side or upside down."""
+    import numpy as np
+
+    boxes = found.boxes if found.boxes is not None else []
+    if 2 * sum(map(_is_tall, boxes)) > len(boxes):
+        picture = np.rot90(picture).copy()
+        boxes = model.text_det(picture).boxes
+        if boxes is None:
+            return
+        if not _upside_down(model, picture, boxes):
+            yield picture
+            return
+    if len(boxes) and _upside_down(model, picture, boxes):
+        yield np.rot90(picture, 2).copy()
+
+
+def _is_tall(box: Any) -> bool:
+    width, height = box.max(axis=0) - box.min(axis=0)
+    return bool(height > TALL * width)
+
+
+def _upside_down(model: Any, picture: Picture, boxes: Any) -> bool:
+    """By the longest lines, each of which a small model judges."""
+    longest = sorted(boxes, key=_width)[-JUDGED:]
+    judged = model.text_cls(model.crop_text_regions(picture, longest)).cls_res
+    turned = sum("180" in label and score > SURE for label, score in judged)
+    return bool(2 * turned > len(judged))
+
+
+def _width(box: Any) -> float:
+    return float(box[:, 0].max() - box[:, 0].min())
 
 
 def _in_lines(found: Iterable[tuple[Any, str]]) -> str:

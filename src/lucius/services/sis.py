@@ -67,7 +67,7 @@ class Retrieval:
             return scores[place] * (1 if fits else BESIDE_THE_POINT), len(texts[place])
 
         best = max(range(len(said)), key=rank)
-        if scores[best] < RELEVANT:
+        if rank(best)[0] < RELEVANT:
             return BestFit(None, None, sources)
         source = Source(said[best][1].passage, round(scores[best], 4))
         return BestFit(texts[best], source, sources)

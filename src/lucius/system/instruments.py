@@ -7,7 +7,7 @@ eighteen times and prometheus_client's own types take eight to nine times as lon
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
-from typing import ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -53,6 +53,15 @@ class Count(Instrument):
         """Show 0 until it happens. Without it, `rate` would miss the first count of a new series."""
         self.cells.setdefault(labels, 0)
 
+    def taken(self) -> list[Any]:
+        """What was counted since it was taken last, as JSON data: another process adds it to its own."""
+        cells, self.cells = self.cells, {}
+        return [[labels, number] for labels, number in cells.items()]
+
+    def put(self, taken: Iterable[Any]) -> None:
+        for labels, number in taken:
+            self.cells[tuple(labels)] = self.cells.get(tuple(labels), 0) + number
+
     def collect(self) -> Metric:
         family = CounterMetricFamily(self.name, self.about, labels=self.labels)
         for labels, value in self.cells.items():
@@ -86,6 +95,17 @@ class Distribution(Instrument):
             cell = self._cells[labels] = _Spread(len(self._bounds) + 1)
         cell.counts[bisect_left(self._bounds, seconds)] += 1
         cell.total += seconds
+
+    def taken(self) -> list[Any]:
+        """As of a count."""
+        cells, self._cells = self._cells, {}
+        return [[labels, cell.counts, cell.total] for labels, cell in cells.items()]
+
+    def put(self, taken: Iterable[Any]) -> None:
+        for labels, counts, total in taken:
+            cell = self._cells.setdefault(tuple(labels), _Spread(len(self._bounds) + 1))
+            cell.counts = [own + more for own, more in zip(cell.counts, counts, strict=True)]
+            cell.total += total
 
     def count(self, *labels: str) -> int:
         cell = self._cells.get(labels)

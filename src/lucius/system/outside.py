@@ -6,7 +6,7 @@ Webhooks go over them, and documents at `https://` addresses that services read.
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpcore
 import httpx
 
-from lucius.core.addresses import is_public
+from lucius.core.addresses import is_private, is_public
 from lucius.core.errors import EffectRefusedError
 
 AT_ONCE: Final = 128
@@ -44,13 +44,20 @@ async def resolved(host: str, port: int) -> list[str]:
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects only to public addresses, and to the very address that it has checked."""
+    """Connects only to public addresses, and to the very address that it has checked.
+
+    `named`: hosts that an operator has named; they may be in a private network.
+    """
 
     def __init__(
-        self, inner: httpcore.AsyncNetworkBackend | None = None, resolve: Resolve = resolved
+        self,
+        inner: httpcore.AsyncNetworkBackend | None = None,
+        resolve: Resolve = resolved,
+        named: Collection[str] = (),
     ) -> None:
         self._inner = inner or httpcore.AnyIOBackend()
         self._resolve = resolve
+        self._named = frozenset(named)
 
     async def connect_tcp(
         self,
@@ -76,7 +83,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
-        if not all(is_public(address) for address in addresses):
+        named = host in self._named
+        if not all(is_public(each) or (named and is_private(each)) for each in addresses):
             raise AddressRefusedError(f"{host} has an address that is not public")
         return addresses
 

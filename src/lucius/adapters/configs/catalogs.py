@@ -25,10 +25,16 @@ from lucius.ports.config import Catalog, JobProtocol, TenantConfig
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of one file. Messages call the file by `name`."""
+    """The content of one file. Messages call the file by `name`, with the line where its text is known."""
 
     name: str
     body: dict[str, Any]
+    text: str = ""
+
+    def place(self, at: str) -> str:
+        """A JSON pointer, as messages name the place: file, line and pointer."""
+        line = line_at(self.text, at) if self.text else None
+        return f"{self.name}:{line}: {at or '/'}" if line else f"{self.name}: {at or '/'}"
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -60,7 +66,29 @@ def parse_document(name: str, text: str) -> Document:
         raise ProtocolError(f"{name}: not valid YAML: {_in_one_line(error)}") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_json(name, error) from error
-    return checked_document(name, body)
+    return checked_document(name, body, text)
+
+
+def line_at(text: str, at: str) -> int | None:
+    """The line of a place in YAML or JSON, from 1; of the nearest above it, where there is no such place."""
+    try:
+        node = yaml.compose(text, Loader=_StrictLoader)
+    except (yaml.YAMLError, RecursionError):
+        return None
+    line = None
+    for part in at.split("/"):
+        part = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, yaml.MappingNode) and part:
+            found = [(key, value) for key, value in node.value if key.value == part]
+            if not found:
+                break
+            line, node = found[0][0].start_mark.line, found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            node = node.value[int(part)]
+            line = node.start_mark.line
+        elif part:
+            break
+    return line + 1 if line is not None else None
 
 
 def parse_json(name: str, text: str) -> Any:
@@ -77,12 +105,13 @@ def _not_json(name: str, error: Exception) -> ProtocolError:
     return ProtocolError(f"{name}: not valid JSON: {error}")
 
 
-def checked_document(name: str, body: Any) -> Document:
+def checked_document(name: str, body: Any, text: str = "") -> Document:
     """Raises ProtocolError that lists every place where the body is not one of a protocol file."""
-    faults = schema_faults(_shape(), body)
+    document, faults = Document(name, body, text), schema_faults(_shape(), body)
     if faults:
-        raise ProtocolError("\n".join(f"{name}: {at or '/'}: {reason}" for at, reason in faults))
-    return Document(name, body)
+        said = (f"{document.place(at)}: {reason}" for at, reason in faults)
+        raise ProtocolError("\n".join(said))
+    return document
 
 
 def _yaml(text: str) -> Any:
@@ -139,9 +168,11 @@ class _Reading:
     defaults: dict[str, Any] = field(default_factory=dict)
     tenants: dict[str, TenantConfig] = field(default_factory=dict)
     seen: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
 
     def fault(self, name: str, at: str, reason: str) -> None:
-        self.faults.append(f"{name}: {at}: {reason}")
+        document = self.documents.get(name, Document(name, {}))
+        self.faults.append(f"{document.place(at)}: {reason}")
 
     def first(self, kind: str, key: str, name: str, at: str) -> bool:
         """Whether the name is new. A second definition is a fault that says where the first one is."""
@@ -154,7 +185,8 @@ class _Reading:
 
 def build_catalog(documents: Sequence[Document], policy: RetryPolicy | None = None) -> Catalog:
     """Raises one ProtocolError that lists every fault of all documents."""
-    reading = _Reading(policy or RetryPolicy())
+    named = {document.name: document for document in documents}
+    reading = _Reading(policy or RetryPolicy(), documents=named)
     for document in documents:
         _read_step_types(reading, document)
         _read_defaults(reading, document)

@@ -5,9 +5,10 @@ is protected inside of them, is refused, also where it leads there by `..` or sy
 """
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
@@ -35,6 +36,12 @@ INLINE_BYTES: Final = 256 * 1024
 """Files up to this size are read at once: that is quicker than handing the read to a thread."""
 TOGETHER_BYTES: Final = 1024 * 1024
 """Files up to this size are written together with those of others."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+UNWRITABLE: Final = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EFBIG),
+)
+"""No later try finds such a place writable."""
 _RECORD_FOLDERS: Final = frozenset(RECORD_FOLDERS)
 T = TypeVar("T")
 
@@ -155,7 +162,7 @@ class LocalWorkspace:
         path = self._path(uri, self._readable)
         if self._is_record(path):
             return _digest(await self._records.read(path))
-        with _reported(uri):
+        with self._reported(uri, path):
             try:
                 if size_of(path) <= INLINE_BYTES:
                     return digest_of(path)
@@ -207,14 +214,16 @@ class LocalWorkspace:
         self, uri: str, files: Sequence[tuple[str, bytes]], *, over: bool = False
     ) -> int:
         placing = Placing(files, self._top(files[0][0]), over=over)
-        with _reported(uri):
+        with self._reported(uri, files[0][0]):
             for path, _ in files:
                 await self._write_ahead_files.release(path)
-        large = sum(len(data) for _, data in files) > TOGETHER_BYTES
-        if large:
-            return await _in_thread(uri, lambda: place_alone(placing))
-        with _reported(uri):
+            if sum(len(data) for _, data in files) > TOGETHER_BYTES:
+                return await asyncio.to_thread(place_alone, placing)
             return await self._together.place(placing)
+
+    def _reported(self, uri: str, path: str) -> AbstractContextManager[None]:
+        """What goes wrong where a client wants its output is a fault of the place that it named."""
+        return _reported(uri, output=not below(path, self._root))
 
     def _top(self, path: str) -> str:
         """The folder of this workspace that the path is in; what is above it is not ours to sync."""
@@ -231,9 +240,9 @@ class LocalWorkspace:
         def unchanged() -> bool:
             return os.path.exists(path) and digest_of(path) == expected
 
-        with _reported(uri):
+        with self._reported(uri, path):
             await self._write_ahead_files.release(path)
-        return await _in_thread(uri, lambda: place_alone(placing, unchanged)) == 1
+            return await asyncio.to_thread(place_alone, placing, unchanged) == 1
 
     async def remove(self, uri: str) -> None:
         path, whole = self._path(uri, self._writable), uri.endswith("/")
@@ -330,11 +339,17 @@ def path_of(uri: str) -> str:
 
 
 @contextmanager
-def _reported(uri: str) -> Iterator[None]:
+def _reported(uri: str, *, output: bool = False) -> Iterator[None]:
+    """`output`: it is where a client wants its output, and no workspace."""
     try:
         yield
     except OSError as error:
-        raise WorkspaceError(f"{uri}: {error.strerror or error}") from error
+        said = f"{uri}: {error.strerror or error}"
+        if error.errno in FULL:
+            raise WorkspaceError(said, code="DISK_FULL") from error
+        if output and error.errno in UNWRITABLE:
+            raise WorkspaceRefusedError(said, code="OUTPUT_NOT_WRITABLE") from error
+        raise WorkspaceError(said) from error
 
 
 async def _in_thread(uri: str, work: Callable[[], T]) -> T:

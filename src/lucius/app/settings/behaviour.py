@@ -207,7 +207,8 @@ class Security(Section):
     webhook_hosts: NameList = setting(
         "WEBHOOK_HOSTS",
         "",
-        "Hosts that completion webhooks may name, as globs; empty: any public one",
+        "Hosts that completion webhooks may name, as globs; empty: any public one. One that is named without"
+        " a glob may be in a private network",
     )
     webhook_secret: Secret = setting(
         "WEBHOOK_SECRET",

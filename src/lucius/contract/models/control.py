@@ -21,6 +21,7 @@ from lucius.contract.models.base import (
     RequestBody,
     View,
 )
+from lucius.contract.models.commands import Uri
 from lucius.contract.models.jobs import JobId
 from lucius.contract.words import LIVE_JOB, RUNNING_JOB, UNSUCCESSFUL_JOB, JobState
 
@@ -58,6 +59,11 @@ class RedriveBody(OrderBody):
 
     payload: JsonObject | None = Field(
         None, description="Replaces the job's payload", examples=[{"language": "de"}]
+    )
+    output_ref: Uri | None = Field(
+        None,
+        description="Where the output goes instead, such as where the old place cannot be written",
+        examples=["s3://bucket/out.json"],
     )
 
 
@@ -203,7 +209,7 @@ class BulkBody(OrderBody):
     )
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), AnyWhole] = Field(
         DEFAULT_LIMIT,
-        description="At most so many jobs; repeat the request while `more` is true",
+        description="The most jobs of one request; repeat the request while `more` is true",
         examples=[1000],
     )
 

@@ -46,6 +46,21 @@ class NextView(View):
     at: Instant | None = Field(description="When it will be so, if that is known", examples=[AT])
 
 
+class ImpactView(View):
+    """Whom a cause concerns, of what the caller may see."""
+
+    jobs: int = Field(description="How many jobs", examples=[60])
+    tenants: list[str] = Field(description="The first twenty of their tenants", examples=[["acme"]])
+    tenant_count: int = Field(description="How many tenants", examples=[1])
+    oldest_at: Instant | None = Field(
+        description="Since when the oldest of them waits, if that is known", examples=[AT]
+    )
+    more: bool = Field(
+        description="There are more than were looked at: the numbers are the least",
+        examples=[False],
+    )
+
+
 class WhyView(View):
     """A cause. `cause` is stable; docs/reference/causes.md explains each."""
 
@@ -68,6 +83,9 @@ class WhyView(View):
     service: str | None = Field(
         description="The service that it is about, if it is about one", examples=["ocr"]
     )
+    impact: ImpactView | None = Field(
+        None, description="Whom it concerns; null where that is the job alone, or not known"
+    )
 
 
 class JobWhyView(WhyView):
@@ -80,6 +98,30 @@ class SystemWhyView(View):
     """What is wrong with the system."""
 
     causes: list[WhyView] = Field(description="What is wrong now, worst first")
+
+
+class FailedWebhookView(View):
+    """A webhook that was not delivered."""
+
+    jobId: JobId
+    tenant_id: str = Field(description="The tenant of the job", examples=["acme"])
+    host: str = Field(
+        description="The host of its address; the rest may be a secret", examples=["hooks.acme.org"]
+    )
+    tries: int = Field(description="How often it was tried", examples=[3])
+    error: str = Field(
+        description="Why the last try failed", examples=["no address: the name does not resolve"]
+    )
+    failed_at: Instant = Field(description="When the last try failed", examples=[AT])
+    next_at: Instant | None = Field(
+        description="When it is tried again; null: it is given up", examples=[LATER]
+    )
+
+
+class WebhooksView(View):
+    """Webhooks that are not delivered."""
+
+    webhooks: list[FailedWebhookView] = Field(description="Each of them, the latest first")
 
 
 class FailureGroupView(View):
@@ -144,7 +186,7 @@ class StartRedriveBody(OrderBody):
     )
     canary: Annotated[int, Field(ge=0, le=100), AnyWhole] = Field(
         5,
-        description="So many are redriven first; the rest waits for how they end",
+        description="Canary size: how many are redriven first; the rest waits for how they end",
         examples=[5],
     )
     rate: Annotated[float, Field(ge=0.001, le=1000)] = Field(
@@ -168,8 +210,8 @@ class RedrivePlanView(View):
     filter: JsonObject = Field(
         description="Which jobs it takes", examples=[{"group": "45a0810b127e"}]
     )
-    canary: int = Field(description="So many are redriven first", examples=[5])
-    rate: float = Field(description="Then so many a second", examples=[20.0])
+    canary: int = Field(description="Canary size: how many are redriven first", examples=[5])
+    rate: float = Field(description="Jobs that follow in a second", examples=[20.0])
     stop_after: str = Field(
         description="It stops when more than this part or number have failed again",
         examples=["10%"],

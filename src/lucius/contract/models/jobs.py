@@ -186,6 +186,17 @@ class StepView(View):
     outbox: OutboxView | None = Field(description="The directive of the step on its way to the bus")
 
 
+class OwedWebhookView(View):
+    """A webhook that the client was not told by yet."""
+
+    host: str = Field(description="The host of its address", examples=["hooks.acme.org"])
+    tries: int = Field(description="How often it was tried", examples=[3])
+    next_at: Instant = Field(description="When it is tried again", examples=[LATER])
+    error: str | None = Field(
+        description="Why the last try failed, if one has", examples=["it answered 503"]
+    )
+
+
 class ListedJobView(View):
     """A job in a list, which leaves its steps out."""
 
@@ -273,6 +284,9 @@ class ListedJobView(View):
     )
     redriven_by: str | None = Field(
         description="The job that took over from this failed one", examples=[None]
+    )
+    webhooks: list[OwedWebhookView] = Field(
+        [], description="Webhooks that are not delivered yet", examples=[[]]
     )
 
 

@@ -193,7 +193,7 @@ class PullBody(RequestBody):
 
     max: Annotated[int, Field(ge=1, le=256), AnyWhole] = Field(
         1,
-        description="The worker's free slots: so many are handed out, if so many wait",
+        description="The worker's free slots: at most this many directives are handed out",
         examples=[8],
     )
     wait_seconds: Annotated[float, Field(ge=0, le=60)] = Field(

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lucius.contract.models.base import AT, LATER, Instant, JsonObject, View, words
+from lucius.contract.models.base import AT, JOB_ID, LATER, Instant, JsonObject, View, words
+from lucius.contract.models.control import OrderBody
 from lucius.contract.models.jobs import (
     AnyMode,
     AnyOrdered,
@@ -61,7 +62,8 @@ class ProtocolsView(View):
         description="Which reading of the configuration is in force", examples=["3f9a0c"]
     )
     warning: str | None = Field(
-        description="The newest change is not in force; the log says why", examples=[None]
+        description="The newest change is not in force; `lucius why` says the fault",
+        examples=[None],
     )
     protocols: list[ProtocolView] = Field(description="The protocols in force")
 
@@ -166,6 +168,23 @@ class WorkerView(View):
     )
 
 
+class DropWorkerBody(OrderBody):
+    """Which worker is gone."""
+
+    worker_id: Annotated[str, Field(min_length=1, max_length=256)] = Field(
+        description="What the worker calls itself: `lucius services --workers` lists them",
+        examples=["worker-1"],
+    )
+
+
+class DroppedWorkerView(View):
+    """What a worker that is gone had in hand."""
+
+    worker_id: str = Field(description="What the worker calls itself", examples=["worker-1"])
+    dropped: int = Field(description="Jobs whose step is tried again", examples=[3])
+    jobs: list[str] = Field(description="The first hundred of them", examples=[[JOB_ID]])
+
+
 class ServiceView(View):
     """A service. Callers bound to tenants read neither numbers nor workers: they belong to all tenants."""
 
@@ -175,6 +194,9 @@ class ServiceView(View):
     )
     subscribed: bool = Field(
         description="Whether the bus keeps its directives for it", examples=[True]
+    )
+    here: bool = Field(
+        False, description="Whether the server that answers runs it itself", examples=[True]
     )
     paused: PauseView | None = Field(
         description="Who paused it, when and why; null if it is not paused", examples=[None]

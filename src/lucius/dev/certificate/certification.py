@@ -15,7 +15,13 @@ from lucius.core.errors import LuciusError
 from lucius.core.text import printable
 from lucius.dev.certificate.checks import Check
 from lucius.dev.certificate.checks.process import DRAIN_SECONDS
-from lucius.dev.certificate.exam import BrokenError, ExamGateway, NotApplicableError, now
+from lucius.dev.certificate.exam import (
+    BrokenError,
+    EndedError,
+    ExamGateway,
+    NotApplicableError,
+    now,
+)
 from lucius.dev.certificate.examinee import (
     ElsewhereExaminee,
     Examined,
@@ -340,6 +346,11 @@ async def _finding(check: Check, trial: Trial) -> Grade:
         await _while_it_lives(check, trial)
     except NotApplicableError as error:
         return found(SKIPPED, str(error))
+    except EndedError as error:
+        first = trial.gateway.ended_in = trial.gateway.ended_in or check.name
+        if first != check.name:
+            return found(SKIPPED, f"the process has ended: see {first}")
+        return found(BROKEN, str(error))
     except BrokenError as error:
         return found(BROKEN, str(error))
     except NotStartedError as error:
@@ -354,7 +365,7 @@ async def _while_it_lives(check: Check, trial: Trial) -> None:
     try:
         await asyncio.wait((looking, ended), return_when=asyncio.FIRST_COMPLETED)
         if not looking.done():
-            raise BrokenError(
+            raise EndedError(
                 f"the process has ended with exit code {ended.result()}:\n{trial.examinee.log()}"
             )
         looking.result()

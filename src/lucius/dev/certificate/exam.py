@@ -23,6 +23,10 @@ class BrokenError(Exception):
     """A check failed. The message says what was seen."""
 
 
+class EndedError(BrokenError):
+    """The process has ended while it was looked at: one crash, whatever else was under way."""
+
+
 class NotApplicableError(Exception):
     """A check that says nothing about this service. The message says why, and what would change that."""
 
@@ -185,6 +189,8 @@ class ExamGateway:
         """Set once somebody has asked for directives."""
         self._runner: web.AppRunner | None = None
         self.url = ""
+        self.ended_in: str | None = None
+        """The check that met the end of the process first."""
         self.strays: list[Mapping[str, Any]] = []
         """Replies that belong to no exam."""
 

@@ -1,7 +1,7 @@
 """Ingress: from a request to the plan of a job and its claim. It creates nothing and remembers nothing."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -16,7 +16,7 @@ from lucius.core.job import UNSUCCESSFUL_JOB, Job, StepState
 from lucius.core.limits import MAX_PAYLOAD_BYTES, PROPERTY_CHARACTERS
 from lucius.core.plan import EMPTY, Carried, Json, Mode, Plan, Sla, StepPlan
 from lucius.core.record import Packed, opened, record
-from lucius.core.references import ReferencePolicy
+from lucius.core.references import NOT_ALLOWED, ReferencePolicy, reference_faults
 from lucius.core.routing import route
 from lucius.engine.admission.envelope import (
     Envelope,
@@ -68,6 +68,10 @@ class IngressPolicy:
     allow_payload_secrets: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
     sla: Sla = field(default_factory=Sla)
+    closed: Callable[[str, str], str | None] = lambda name, uri: None
+    """Of `input_ref` or `output_ref`: why no service of this process could reach it, if that is known."""
+    served: frozenset[str] = frozenset()
+    """Services that run in this process."""
 
 
 @record
@@ -116,6 +120,7 @@ class Ingress:
         protocol = self._protocol(rules, read, faults)
         if protocol is not None and read.payload is not None:
             check_payload(read.payload, protocol.steps, faults, known=protocol.step_ids)
+            self._check_open(envelope, protocol.protocol.steps, faults)
             if read.size > self._small:
                 self._check_sizes(envelope, read, protocol, faults)
         if faults or protocol is None:
@@ -129,10 +134,23 @@ class Ingress:
         return Admission(plan, claim, near_misses(read.extra, parts))
 
     def admit_redrive(
-        self, old: Job, *, job_id: str, now: datetime, payload: Mapping[str, Any] | None = None
+        self,
+        old: Job,
+        *,
+        job_id: str,
+        now: datetime,
+        payload: Mapping[str, Any] | None = None,
+        output_ref: Any = None,
     ) -> Admission:
-        """A new job from the failed step on. Routing, steps and workspace stay those of the old one."""
+        """A new job from the failed step on. Routing, steps and workspace stay those of the old one.
+
+        `output_ref`: another place for the output, where the old one cannot be written.
+        """
         carried = _carried(old)
+        output = old.plan.output_ref
+        if output_ref is not None:
+            output = with_job_id({"output_ref": output_ref}, job_id)["output_ref"]
+            self._check_output(output, old.plan.steps)
         plan = replace(
             old.plan,
             job_id=job_id,
@@ -144,12 +162,17 @@ class Ingress:
             idempotency_key=None,
             idempotency_hash=sha256(f"redrive:{old.job_id}".encode()).hexdigest(),
             payload=old.plan.payload if payload is None else payload,
+            output_ref=output,
+            moved_output=old.plan.moved_output or output != old.plan.output_ref,
         )
         warnings: tuple[Warned, ...] = ()
         if payload is not None:
             warnings = self._check_redriven(plan)
             plan = replace(plan, payload=_packed(payload))
-        body = sha256(canonical_json(opened(plan.payload)).encode()).hexdigest()
+        asked = opened(plan.payload)
+        if output_ref is not None:
+            asked = {"payload": asked, "output_ref": output_ref}
+        body = sha256(canonical_json(asked).encode()).hexdigest()
         claim = Claim(plan.tenant_id, plan.idempotency_hash, body, keyed=True)
         return Admission(plan, claim, warnings)
 
@@ -159,6 +182,27 @@ class Ingress:
         return self._policy.limits if own is None else replace(self._policy.limits, tenant=own)
 
     # -- parts -------------------------------------------------------------------------------
+
+    def _check_output(self, output_ref: Any, steps: Sequence[StepPlan]) -> None:
+        faults = Faults()
+        for fault in reference_faults(output_ref, "/output_ref", self._policy.references):
+            faults.add(*fault)
+        self._check_open({"output_ref": output_ref}, steps, faults)
+        if faults:
+            faults.raise_all()
+
+    def _check_open(
+        self, envelope: Mapping[str, Any], steps: Sequence[StepPlan], faults: Faults
+    ) -> None:
+        """A place that no service could reach is refused now. What runs elsewhere has roots of its own."""
+        if faults or not self._policy.served.issuperset(step.service for step in steps):
+            return
+        for name in ("input_ref", "output_ref"):
+            value = envelope.get(name)
+            uri = value.get("uri") if isinstance(value, Mapping) else value
+            reason = self._policy.closed(name, uri) if isinstance(uri, str) else None
+            if reason is not None:
+                faults.add(NOT_ALLOWED, f"/{name}", reason)
 
     def _current(self) -> Rules:
         catalog, rules = self._config.catalog(), self._rules

@@ -141,9 +141,10 @@ class TemporalEngine:
         job_id: str,
         *,
         payload: Mapping[str, Any] | None = None,
+        output_ref: Any = None,
         audit: Mapping[str, str] | None = None,
     ) -> Submitted:
-        return await self._here.redrive(job_id, payload=payload, audit=audit)
+        return await self._here.redrive(job_id, payload=payload, output_ref=output_ref, audit=audit)
 
     async def job(self, job_id: str) -> Job | None:
         return await self._here.job(job_id)

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Message
 
-from lucius.core.text import printable, printable_json, printable_lines
+from lucius.core.text import event_name, printable, printable_json, printable_lines
 from lucius.http.console.live import Pulse
 from lucius.http.console.sessions import Seals
 from lucius.http.context import ApiContext, Caller, Role
@@ -219,6 +219,10 @@ def state(value: str) -> str:
     return value.replace("_", " ").lower()
 
 
+def event_named(event: dict[str, Any]) -> str:
+    return event_name(event["event_type"], event["moves"])
+
+
 def tone(value: str) -> str:
     return TONES.get(value, "idle")
 
@@ -233,6 +237,7 @@ FILTERS: Final = {
     "coded": coded,
     "compact": compact,
     "duration": duration,
+    "event_name": event_named,
     "lines": lines,
     "number": number,
     "pretty": pretty,

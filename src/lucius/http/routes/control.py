@@ -15,6 +15,7 @@ from lucius.core.inputs import (
     CancelRequested,
     Input,
     PauseRequested,
+    ResendRequested,
     ResumeRequested,
     RetryRequested,
 )
@@ -95,6 +96,19 @@ async def retry(
 
 
 @router.post(
+    "/v1/jobs/{jobId}/webhooks:resend",
+    **_declared(
+        "Send the webhooks of a job that has ended again, now",
+        *("NOTHING_TO_SEND", "ORCHESTRATION_UNAVAILABLE"),
+    ),
+)
+async def resend_webhooks(
+    context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
+) -> Response:
+    return await moved(context, caller, job_id, ResendRequested(**audit_fields(caller, body)))
+
+
+@router.post(
     "/v1/jobs/{jobId}:redrive",
     summary="Run a failed job again from the failed step on",
     status_code=202,
@@ -113,6 +127,10 @@ async def retry(
             "INVALID_PAYLOAD",
             "PAYLOAD_HAS_CREDENTIALS",
             "PAYLOAD_TOO_LARGE",
+            "REFERENCE_INVALID",
+            "REFERENCE_HAS_CREDENTIALS",
+            "REFERENCE_NOT_ALLOWED",
+            "REFERENCE_PROTECTED",
             "TENANT_SATURATED",
             "GLOBAL_SATURATED",
             "LANE_SATURATED",
@@ -125,8 +143,10 @@ async def redrive(
     job_id: JobIdInPath,
     body: Annotated[MayMiss[RedriveBody], Body()] = None,
 ) -> Response:
-    payload, audit = body.payload if body is not None else None, audit_fields(caller, body)
+    body, audit = body or RedriveBody(), audit_fields(caller, body)
     job = await visible_job(context, job_id, caller)
-    submitted = await context.engine.redrive(job.job_id, payload=payload, audit=audit)
+    submitted = await context.engine.redrive(
+        job.job_id, payload=body.payload, output_ref=body.output_ref, audit=audit
+    )
     status = 200 if submitted.duplicate else 202
     return accepted(submitted, status, redrive_of=job.job_id)

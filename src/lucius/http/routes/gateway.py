@@ -1,7 +1,9 @@
 """The pull gateway: workers in any language take directives and answer them over plain HTTP."""
 
 import asyncio
+import re
 from contextlib import nullcontext, suppress
+from difflib import get_close_matches
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends
@@ -10,22 +12,27 @@ from starlette.responses import Response
 
 from lucius.contract.models.base import JsonObject, MayMiss
 from lucius.contract.models.messages import DirectivesView, PullBody, RepliesBody, RepliesView
-from lucius.core.errors import LuciusError
+from lucius.core.errors import LuciusError, RequestError
 from lucius.core.wire import said_of_itself
 from lucius.http.body import json_object, optional_object
 from lucius.http.context import ApiContext, Role, check
-from lucius.http.parameters import ServiceInPath
+from lucius.http.keys import id_of
+from lucius.http.parameters import ServiceInPath, bearer
 from lucius.http.problems import Problem, offered, outcome_of, problems, read_as, without_texts
 from lucius.http.routes.callbacks import answer, proven, take_reply
 from lucius.http.routing import (
     Context,
     KnownCaller,
     ShortRoute,
+    api_context,
     json_response,
     needs,
     waiting,
 )
 
+_MAX_NAME: Final = 128
+_REFUSED: Final = (401, 403)
+_KEY_ID: Final = re.compile("[0-9a-f]{12}")
 _UNPROVEN: Final = (401, 422)
 """Outcomes of replies that no token has shown to be genuine."""
 
@@ -38,7 +45,20 @@ async def _pull(
 async def _replies(service: ServiceInPath, body: RepliesBody) -> None: ...
 
 
-router = APIRouter(route_class=ShortRoute, tags=["services"])
+class PullRoute(ShortRoute):
+    """Whoever asks why nobody works for a service hears that a worker was refused."""
+
+    def refuse(self, request: Request, error: Exception) -> Response:
+        response, service = super().refuse(request, error), request.path_params["service"]
+        refusals = api_context(request).refusals
+        if refusals is not None and response.status_code in _REFUSED:
+            key = id_of(request.headers.get("x-api-key") or bearer(request) or "")
+            shown = key if _KEY_ID.fullmatch(key) else None
+            refusals.pull_refused(service, response.status_code, shown)
+        return response
+
+
+router = APIRouter(route_class=PullRoute, tags=["services"])
 
 
 @router.post(
@@ -62,7 +82,12 @@ async def pull_directives(context: Context, request: Request, caller: KnownCalle
     worker_id, slots, version = said_of_itself(given, [])
     gateway = offered(context.gateway)
     service: str = request.path_params["service"]
-    await gateway.admit(service, caller.tenants)
+    try:
+        await gateway.admit(service, caller.tenants)
+    except RequestError as error:
+        if error.code == "SERVICE_NOT_FOUND":
+            raise _misnamed(context, service, error.detail) from None
+        raise
     if context.services is not None:  # a worker that is refused is not registered
         context.services.pulled(service, worker_id or caller.name, slots, version)
 
@@ -79,6 +104,16 @@ async def pull_directives(context: Context, request: Request, caller: KnownCalle
     if not directives:
         check(caller.stands)
     return json_response({"directives": list(directives)})
+
+
+def _misnamed(context: ApiContext, service: str, detail: str) -> Problem:
+    """A name that is nearly that of a service is remembered, and answered with it."""
+    named = {step.service for p in context.config.catalog().protocols.values() for step in p.steps}
+    close = get_close_matches(service, named, 1)
+    if close and context.refusals is not None and service.isprintable():
+        context.refusals.misnamed(service[:_MAX_NAME])
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return Problem("SERVICE_NOT_FOUND", f"{detail}{meant}")
 
 
 @router.post(

@@ -10,9 +10,10 @@ from lucius.contract.models.base import MayMiss
 from lucius.contract.models.commands import Command, ShortText, SubmittedView
 from lucius.contract.models.jobs import JobView
 from lucius.contract.words import MAX_NAME
+from lucius.core.errors import RequestError
 from lucius.core.ids import is_traceparent
 from lucius.http.body import json_object
-from lucius.http.context import Caller, Role
+from lucius.http.context import ApiContext, Caller, Role
 from lucius.http.parameters import SecondsParameter, seconds_to_wait
 from lucius.http.problems import Problem, header, problems
 from lucius.http.routing import Context, KnownCaller, ShortRoute, json_response, needs, waiting
@@ -29,7 +30,7 @@ async def _command(
     wait_seconds: Annotated[
         SecondsParameter,
         Query(
-            description="Answer with the job once it has ended, or with 202 after so many seconds"
+            description="Wait for the end of the job, at most this many seconds; 202 if it has not ended"
         ),
     ] = 0,
     idempotency_key: Annotated[
@@ -111,9 +112,9 @@ async def orchestrate(context: Context, request: Request, caller: KnownCaller) -
     key = _from_headers(request, envelope)
     continue_trace(envelope)
     if not wait:
-        return accepted(await context.engine.submit(envelope, idempotency_key=key))
+        return accepted(await _submitted(context, envelope, key))
     with waiting(context, request, caller):  # before anything is done, as the place may be refused
-        submitted = await context.engine.submit(envelope, idempotency_key=key)
+        submitted = await _submitted(context, envelope, key)
         if submitted.warnings:
             return accepted(submitted)
         async with context.watch.while_it(caller.stands):
@@ -122,6 +123,17 @@ async def orchestrate(context: Context, request: Request, caller: KnownCaller) -
         return accepted(submitted)
     headers = {"location": f"/v1/jobs/{job.job_id}", "etag": etag_of(job)}
     return json_response(job_view(job), headers=headers)
+
+
+async def _submitted(context: ApiContext, envelope: dict[str, Any], key: str | None) -> Submitted:
+    """A tenant at its limit is told when to come again, by how fast its jobs end."""
+    try:
+        return await context.engine.submit(envelope, idempotency_key=key)
+    except RequestError as error:
+        if error.code != "TENANT_SATURATED" or context.refusals is None:
+            raise
+        pause = context.refusals.saturated(str(envelope["tenant_id"]))
+        raise Problem(error.code, error.detail, headers={"retry-after": str(pause)}) from None
 
 
 def _only_for(caller: Caller, tenant_id: str) -> str:

@@ -45,7 +45,9 @@ async def _job(
     job_id: JobIdInPath,
     wait_seconds: Annotated[
         SecondsParameter,
-        Query(description="Answer when the job is terminal, or as it is after so many seconds"),
+        Query(
+            description="Wait for the end of the job, at most this many seconds, and answer with it"
+        ),
     ] = 0,
     if_none_match: Annotated[
         MayMiss[str], Header(alias="If-None-Match", description="An ETag that the caller has")

@@ -7,6 +7,8 @@ from starlette.responses import Response
 
 from lucius.contract.models.base import JsonObject
 from lucius.contract.models.services import (
+    DroppedWorkerView,
+    DropWorkerBody,
     ServiceOrderView,
     ServicesView,
     ServiceView,
@@ -23,6 +25,7 @@ from lucius.ports.services import KnownService
 _OF_ALL_TENANTS: Final = (
     *("waiting", "sent", "running", "oldest_sent_at", "rate_per_minute", "failure_rate"),
 )
+MOST_NAMED: Final = 100
 router = APIRouter(route_class=ApiRoute, tags=["services"])
 
 
@@ -96,6 +99,25 @@ async def resume_service(
     context: Context, service: ServiceInPath, body: AnyOrder = None
 ) -> Response:
     return _ordered(service, await offered(context.services).resume(service))
+
+
+@router.post(
+    "/v1/workers:drop",
+    summary="Take back what a worker that is gone has in hand",
+    description="Its leases end, and its steps are tried again at once, twice without using up an attempt."
+    " If it lives after all, what it says later is recorded and changes nothing.",
+    dependencies=[needs(Role.OPERATE, every_tenant=True)],
+    response_model=DroppedWorkerView,
+    response_description="The jobs",
+    responses=problems("WORKER_NOT_FOUND", "NOT_SUPPORTED", "ORCHESTRATION_UNAVAILABLE"),
+)
+async def drop_worker(context: Context, caller: KnownCaller, body: DropWorkerBody) -> Response:
+    """Its jobs' events show who said so, and why."""
+    given = (body.worker_id, caller.known_as, reason_in(body))
+    jobs = await offered(context.services).drop(*given)
+    return json_response(
+        {"worker_id": body.worker_id, "dropped": len(jobs), "jobs": list(jobs[:MOST_NAMED])}
+    )
 
 
 def _ordered(service: str, done: bool) -> Response:

@@ -24,7 +24,7 @@ from lucius.http.routing import (
     needs,
 )
 
-BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"
+BAD_CONFIG: Final = "the newest change is not valid and not in force; `lucius why` says the fault"
 UNREADABLE: Final = "{} stored jobs cannot be read; `lucius verify` names them, and so does the log"
 METRICS: Final = Access(Role.MONITOR, (Role.READ,), every_tenant=True)
 _ALIVE: Final = json_response({"status": "ok"}).body

@@ -1,11 +1,21 @@
 """Why a job is where it is, and what is wrong with the system: causes with their evidence."""
 
+from typing import Final
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.contract.models.base import JsonObject
-from lucius.contract.models.insight import EvidenceView, JobWhyView, SystemWhyView, WhyView
+from lucius.contract.models.insight import (
+    EvidenceView,
+    FailedWebhookView,
+    ImpactView,
+    JobWhyView,
+    SystemWhyView,
+    WebhooksView,
+    WhyView,
+)
 from lucius.core.errors import LedgerUnavailableError
 from lucius.http.context import Role
 from lucius.http.parameters import JobIdInPath, visible_job
@@ -14,8 +24,10 @@ from lucius.http.readiness import troubles_of
 from lucius.http.routes.system import warnings_of
 from lucius.http.routing import SYSTEM, ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.http.views import picked
-from lucius.ports.diagnosis import Diagnosis, Evidence
+from lucius.ports.diagnosis import Diagnosis, Evidence, Impact
 
+MOST_TENANTS: Final = 20
+"""That are named."""
 router = APIRouter(route_class=ApiRoute, dependencies=[needs(Role.READ)])
 
 
@@ -71,6 +83,21 @@ async def why(context: Context, request: Request, caller: KnownCaller) -> Respon
     return json_response({"causes": [finding_view(each) for each in found]})
 
 
+@router.get(
+    "/v1/webhooks",
+    summary="Webhooks that are not delivered, and why",
+    description="Those of the caller's tenants. `POST /v1/jobs/{jobId}/webhooks:resend` sends them again.",
+    tags=["jobs"],
+    response_model=WebhooksView,
+    response_description="The webhooks, the latest first",
+    responses=problems("NOT_SUPPORTED"),
+)
+async def list_webhooks(context: Context, caller: KnownCaller) -> Response:
+    found = await offered(context.webhooks).failed(caller.tenants)
+    views = [picked(FailedWebhookView, each, jobId=each.job_id) for each in found]
+    return json_response({"webhooks": views})
+
+
 def finding_view(found: Diagnosis) -> JsonObject:
     return picked(
         WhyView,
@@ -78,4 +105,12 @@ def finding_view(found: Diagnosis) -> JsonObject:
         severity=found.severity.name,
         evidence=[picked(EvidenceView, each) for each in found.evidence],
         next={"what": found.next_what, "at": found.next_at},
+        impact=_impact_view(found.impact),
     )
+
+
+def _impact_view(impact: Impact | None) -> JsonObject | None:
+    if impact is None:
+        return None
+    tenants = list(impact.tenants)
+    return picked(ImpactView, impact, tenants=tenants[:MOST_TENANTS], tenant_count=len(tenants))

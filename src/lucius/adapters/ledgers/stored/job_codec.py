@@ -139,6 +139,7 @@ def _owed(owed: Owed) -> Doc:
         "target": owed.target,
         "attempts": owed.attempts,
         "next": micros(owed.next_at),
+        **({"fault": owed.fault} if owed.fault is not None else {}),
     }
 
 
@@ -239,7 +240,7 @@ ENTRY_FIELDS: Final = _names("state created attempt lease released asked ready s
 RUN_FIELDS: Final = _names(
     "id attempt state leased expires owner started unclaimed finished reason final"
 )
-OWED_FIELDS: Final = _names("id kind target attempts next")
+OWED_FIELDS: Final = _names("id kind target attempts next fault")
 
 
 def decode_job(plan: Plan, raw: bytes) -> Job:
@@ -345,6 +346,7 @@ def _read_owed(doc: Doc) -> Owed:
         doc["target"],
         doc["attempts"],
         instant(doc["next"]),
+        doc.get("fault"),
         extra=extra_of(doc, OWED_FIELDS),
     )
 

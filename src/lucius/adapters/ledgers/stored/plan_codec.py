@@ -49,6 +49,7 @@ PLAIN: Final = (
     "redrive_of",
     "redrive_no",
     "root_job_id",
+    "moved_output",
     "extra",
 )
 """Fields that are stored as they are."""
