@@ -87,7 +87,7 @@ LINES: dict[str, tuple[Given, str, str]] = {
     "no words in it": (document(lambda: "☃ ☂ …".encode(), "EMBEDDING"), FINAL, "NO_WORDS"),
     "empty document": (document(lambda: b""), FINAL, "EMPTY_DOCUMENT"),
     "PDF without text": (document(lambda: papers.text_pdf("", "")), FINAL, "EMPTY_DOCUMENT"),
-    "workspace full": (refusing(errno.ENOSPC), RETRY, "WORKSPACE_UNAVAILABLE"),
+    "workspace full": (refusing(errno.ENOSPC), RETRY, "DISK_FULL"),
     "workspace read-only": (refusing(errno.EROFS), RETRY, "WORKSPACE_UNAVAILABLE"),
 }
 

@@ -74,18 +74,20 @@ async def test_a_process_keeps_its_model_and_steps_aside_for_the_server(tmp_path
     assert same.endswith(f"niceness {max(NICENESS, os.nice(0))}")
 
 
-@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [(errno.ENOSPC, "DISK_FULL"), (errno.EROFS, "WORKSPACE_UNAVAILABLE")],
+)
 async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int, code: str
 ) -> None:
     def refuse(handle: int, data: bytes) -> None:
         raise OSError(reason, "no more")
 
     async with Stage(tmp_path, [Ocr()]) as stage:
         with monkeypatch.context() as full:
-            for module in (files, files):
-                full.setattr(module, "write_all", refuse)
-            assert failure(await stage.step("OCR")) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
+            full.setattr(files, "write_all", refuse)
+            assert failure(await stage.step("OCR")) == ("FAILED_RETRY", code)
         again = await stage.step("OCR", attempt_no=2)
         assert again["status"] == "SUCCEEDED"
 
