@@ -5,11 +5,10 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +22,7 @@ from lucius.adapters.workspaces.azure_account import Account, account_of
 from lucius.adapters.workspaces.by_scheme import WorkspaceByScheme
 from lucius.adapters.workspaces.local import LocalWorkspace, path_of
 from lucius.adapters.workspaces.memory import MemoryWorkspace
-from lucius.adapters.workspaces.places import Places, below, real_path
+from lucius.adapters.workspaces.places import Places, PlainPaths, below, real_path
 from lucius.app.secrets import made_once
 from lucius.app.settings import Settings
 from lucius.app.settings.kinds import show
@@ -480,22 +479,46 @@ def ingress_policy(settings: Settings, served: Collection[str] = ()) -> IngressP
     return replace(
         policy,
         references=replace(policy.references, protects=kept.hold, home=home),
-        closed=partial(closed_place, settings),
+        closed=ClosedPlaces(settings).reason,
         served=frozenset(served),
     )
 
 
-def closed_place(settings: Settings, name: str, uri: str) -> str | None:
-    """Why services with these settings can neither read nor write a local file; None where they might."""
-    if scheme_of(uri) != "file":
-        return None
-    reads = name == "input_ref"
-    named = (*settings.output_roots, *(settings.input_roots if reads else ()))
-    roots = {os.path.realpath(Path(root).expanduser()) for root in named if not is_url(root)}
-    path = path_of(uri)
-    if any(below(real_path(path), root) for root in roots):
-        return None
-    folder = path if path.endswith("/") else os.path.dirname(path)
-    open_to = ", ".join(sorted(roots)) or "nothing"
-    what, root = ("read", "LUCIUS_INPUT_ROOTS") if reads else ("write to", "LUCIUS_OUTPUT_ROOTS")
-    return f"jobs may not {what} {folder}: add it to {root} (now: {open_to})"
+class ClosedPlaces:
+    """Places that services with these settings can neither read nor write.
+
+    Roots are resolved once, as services do it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        outputs = _resolved(settings.output_roots)
+        self._roots = {
+            "output_ref": outputs,
+            "input_ref": outputs | _resolved(settings.input_roots),
+        }
+        self._plain = PlainPaths()
+
+    def reason(self, name: str, uri: str) -> str | None:
+        """Why a local file is out of reach; None where it might be in reach."""
+        if scheme_of(uri) != "file":
+            return None
+        roots = self._roots[name]
+        if any(self._plain.path(place, uri) is not None for place in roots.items()):
+            return None
+        path = path_of(uri)
+        real = real_path(path)
+        if any(below(real, root) for root in roots.values()):
+            return None
+        folder = path if path.endswith("/") else os.path.dirname(path)
+        open_to = ", ".join(sorted(roots.values())) or "nothing"
+        reads = name == "input_ref"
+        what, root = (
+            ("read", "LUCIUS_INPUT_ROOTS") if reads else ("write to", "LUCIUS_OUTPUT_ROOTS")
+        )
+        return f"jobs may not {what} {folder}: add it to {root} (now: {open_to})"
+
+
+def _resolved(roots: Iterable[str]) -> dict[str, str]:
+    """The paths of directories, by their URIs with a slash at the end."""
+    real = (os.path.realpath(Path(root).expanduser()) for root in roots if not is_url(root))
+    return {os.path.join(Path(path).as_uri(), ""): path for path in real}
