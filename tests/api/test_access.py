@@ -101,3 +101,13 @@ async def test_a_cursor_of_another_caller_is_refused(world: World) -> None:
         query = {"limit": "1", "cursor": page.json()["next_cursor"]}
         answer = await client.get("/v1/jobs", params=query, headers={"authorization": "b"})
         assert answer.json()["code"] == "INVALID_CURSOR"
+
+
+async def test_of_pulls_that_were_refused_only_those_of_services_are_remembered(
+    world: World,
+) -> None:
+    """Strangers may name anything, and what is remembered is stored."""
+    async with client_of(context_of(world, authenticate=known())) as client:
+        for service in ("ocr-service", "o" * 2000, "no-service"):
+            await client.post(f"/v1/services/{service}/directives:pull", json={})
+    assert list(world.activity.refusals.record()["pulls"]) == ["ocr-service"]

@@ -51,7 +51,9 @@ class PullRoute(ShortRoute):
     def refuse(self, request: Request, error: Exception) -> Response:
         response, service = super().refuse(request, error), request.path_params["service"]
         refusals = api_context(request).refusals
-        if refusals is not None and response.status_code in _REFUSED:
+        if refusals is None or response.status_code not in _REFUSED:
+            return response
+        if service in _services(api_context(request)):  # strangers name anything
             key = id_of(request.headers.get("x-api-key") or bearer(request) or "")
             shown = key if _KEY_ID.fullmatch(key) else None
             refusals.pull_refused(service, response.status_code, shown)
@@ -106,10 +108,15 @@ async def pull_directives(context: Context, request: Request, caller: KnownCalle
     return json_response({"directives": list(directives)})
 
 
+def _services(context: ApiContext) -> set[str]:
+    """Those that a protocol names."""
+    protocols = context.config.catalog().protocols.values()
+    return {step.service for protocol in protocols for step in protocol.steps}
+
+
 def _misnamed(context: ApiContext, service: str, detail: str) -> Problem:
     """A name that is nearly that of a service is remembered, and answered with it."""
-    named = {step.service for p in context.config.catalog().protocols.values() for step in p.steps}
-    close = get_close_matches(service, named, 1)
+    close = get_close_matches(service, _services(context), 1)
     if close and context.refusals is not None and service.isprintable():
         context.refusals.misnamed(service[:_MAX_NAME])
     meant = f"; did you mean {close[0]}?" if close else ""
