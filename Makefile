@@ -13,6 +13,8 @@ BROWSER := tests/browser
 BROWSER_STAMP := $(VENV)/browser/.stamp
 ASYNCAPI := tests/asyncapi
 ASYNCAPI_STAMP := $(VENV)/asyncapi/.stamp
+SDKS := tests/azuresdk
+SDKS_STAMP := $(VENV)/azuresdk/.stamp
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILED_STAMP := build/compiled/.stamp
 # COMPILED=1 runs tests and benchmarks on the compiled modules.
@@ -80,7 +82,13 @@ $(ASYNCAPI_STAMP): $(DEV_STAMP) $(ASYNCAPI)/package.json $(ASYNCAPI)/package-loc
 	cd $(@D) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund --ignore-scripts
 	@touch $@
 
-test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) $(ASYNCAPI_STAMP) $(if $(COMPILED),$(COMPILED_STAMP)) ## Run the tests (ARGS= is passed to pytest)
+# Microsoft's SDKs for JavaScript, which judge the stand-ins.
+$(SDKS_STAMP): $(DEV_STAMP) $(SDKS)/package.json $(SDKS)/package-lock.json
+	mkdir -p $(@D) && cp $(SDKS)/package.json $(SDKS)/package-lock.json $(SDKS)/.npmrc $(@D)
+	cd $(@D) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) $(ASYNCAPI_STAMP) $(SDKS_STAMP) $(if $(COMPILED),$(COMPILED_STAMP)) ## Run the tests (ARGS= is passed to pytest)
 	$(PYTHON_OF) -m pytest -n $(WORKERS) --dist loadgroup $(if $(COMPILED),-m "not of_the_sources") $(ARGS)
 
 test-fast: $(DEV_STAMP) ## Run the quick tests of the core, the engine, the kit and HTTP: no brokers, browsers or Azurite

@@ -97,6 +97,7 @@ class Entry:
     content_type: str
     etag: str
     changed_at: datetime
+    tags: Mapping[str, str]
 
     def document(self) -> dict[str, Any]:
         return {
@@ -107,7 +108,7 @@ class Entry:
             "etag": self.etag,
             "last_modified": self.changed_at.isoformat(),
             "locked": False,
-            "tags": {},
+            "tags": dict(self.tags),
         }
 
 
@@ -141,9 +142,16 @@ class StandIn:
 
     # -- what it holds -----------------------------------------------------------------------
 
-    def put(self, key: str, value: str, label: str = "", content_type: str = "") -> Entry:
+    def put(
+        self,
+        key: str,
+        value: str,
+        label: str = "",
+        content_type: str = "",
+        tags: Mapping[str, str] | None = None,
+    ) -> Entry:
         etag = f"v{next(self._versions)}"
-        entry = Entry(key, label, value, content_type, etag, self._now())
+        entry = Entry(key, label, value, content_type, etag, self._now(), tags or {})
         self.entries[key, label] = entry
         return entry
 
@@ -229,9 +237,13 @@ class StandIn:
     async def _list(self, request: web.Request) -> web.Response:
         found = list(self._matching(request.query.get("key", "*"), request.query.get("label", "*")))
         begin = int(request.query.get("after", "0"))
-        body: dict[str, Any] = {"items": [e.document() for e in found[begin : begin + PAGE]]}
+        chosen = next((v for k, v in request.query.items() if k.lower() == "$select"), "")
+        items = [_chosen(each.document(), chosen) for each in found[begin : begin + PAGE]]
+        body: dict[str, Any] = {"items": items}
         if begin + PAGE < len(found):
-            following = request.rel_url.update_query(after=str(begin + PAGE))
+            # The last word of the query, where clients look for it.
+            first = request.rel_url.without_query_params("after")
+            following = first.update_query(after=str(begin + PAGE))
             body["@nextLink"] = str(following)
         return _json(body)
 
@@ -248,7 +260,8 @@ class StandIn:
         if request.method == "PUT":
             given = await request.json()
             kind = given.get("content_type") or ""
-            return _json(self.put(key, given.get("value") or "", label, kind).document())
+            value, tags = given.get("value") or "", given.get("tags")
+            return _json(self.put(key, value, label, kind, tags).document())
         if entry is None:
             missing = HTTPStatus.NO_CONTENT if request.method == "DELETE" else HTTPStatus.NOT_FOUND
             return web.Response(status=missing)
@@ -257,6 +270,12 @@ class StandIn:
         elif request.headers.get("If-None-Match", "").strip('"') == entry.etag:
             return web.Response(status=HTTPStatus.NOT_MODIFIED)
         return _json(entry.document())
+
+
+def _chosen(document: dict[str, Any], fields: str) -> dict[str, Any]:
+    """The fields that `$select` names; without it, all."""
+    names = fields.split(",") if fields else document
+    return {name: value for name, value in document.items() if name in names}
 
 
 def _condition_holds(request: web.Request, entry: Entry | None) -> bool:

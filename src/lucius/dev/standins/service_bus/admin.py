@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,8 @@ BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connec
 COUNTS: Final = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 XSD: Final = "http://www.w3.org/2001/XMLSchema"
+ADDRESS: Final = "https://localhost/"
+"""Clients look at what comes behind it."""
 FOREVER: Final = timedelta(days=10_000)
 """Service Bus writes `never` as about 29,000 years."""
 _SPAN: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
@@ -32,7 +35,17 @@ _SYSTEM: Final = {
     "SessionId": "session_id",
     "ContentType": "content_type",
 }
-_KINDS: Final = {"string": str, "int": int, "long": int}
+_KINDS: Final[dict[str, Callable[[str], Any]]] = {
+    "string": str,
+    "int": int,
+    "long": int,
+    "double": float,
+    "boolean": "true".__eq__,
+}
+LONGEST_LOCK: Final = timedelta(minutes=5)
+_NEVER: Final = "P10675199DT2H48M5.4775807S"
+_MOMENTS: Final = dict.fromkeys(("CreatedAt", "UpdatedAt", "AccessedAt"), "0001-01-01T00:00:00Z")
+"""The stand-in keeps none; this is what Service Bus writes for `never`."""
 
 
 class DescriptionError(ValueError):
@@ -53,8 +66,11 @@ def topic_options(body: str) -> TopicOptions:
 def queue_options(body: str) -> QueueOptions:
     found = _described(body, "SubscriptionDescription")
     _refuse(found, "ForwardTo", "ForwardDeadLetteredMessagesTo", "AutoDeleteOnIdle")
+    lock = _span(found, "LockDuration") or timedelta(minutes=1)
+    if lock > LONGEST_LOCK:
+        raise DescriptionError("LockDuration is at most five minutes")
     return QueueOptions(
-        lock=_span(found, "LockDuration") or timedelta(minutes=1),
+        lock=lock,
         max_deliveries=int(_text(found, "MaxDeliveryCount") or "10"),
         ttl=_span(found, "DefaultMessageTimeToLive"),
         dead_letter_expired=_text(found, "DeadLetteringOnMessageExpiration") == "true",
@@ -127,39 +143,57 @@ def _refuse(found: ElementTree.Element, *names: str) -> None:
 # -- writing -----------------------------------------------------------------------------------
 
 
-def topic_entry(name: str, options: TopicOptions) -> str:
+def topic_entry(name: str, options: TopicOptions, subscriptions: int) -> str:
     window = options.duplicate_window
     return _entry(
-        name,
+        (name,),
         "TopicDescription",
         DefaultMessageTimeToLive=_span_text(options.ttl),
+        MaxSizeInMegabytes="1024",
         RequiresDuplicateDetection=_flag(window is not None),
         DuplicateDetectionHistoryTimeWindow=_span_text(window or timedelta(minutes=10)),
+        EnableBatchedOperations="true",
+        Status="Active",
+        **_MOMENTS,
+        SupportOrdering="true",
+        CountDetails=_counts(0, 0),
+        SubscriptionCount=str(subscriptions),
+        AutoDeleteOnIdle=_NEVER,
+        EnablePartitioning="false",
+        EntityAvailabilityStatus="Available",
+        EnableExpress="false",
     )
 
 
-def subscription_entry(state: SubscriptionState) -> str:
+def subscription_entry(topic: str, state: SubscriptionState) -> str:
     options, waiting = state.queue.options, len(list(state.queue))
     aside = len(list(state.dead))
     return _entry(
-        state.name,
+        (topic, "Subscriptions", state.name),
         "SubscriptionDescription",
         LockDuration=_span_text(options.lock),
         RequiresSession=_flag(options.sessions),
         DefaultMessageTimeToLive=_span_text(options.ttl),
         DeadLetteringOnMessageExpiration=_flag(options.dead_letter_expired),
+        DeadLetteringOnFilterEvaluationExceptions="true",
         MessageCount=str(waiting + aside),
         MaxDeliveryCount=str(options.max_deliveries),
+        EnableBatchedOperations="true",
+        Status="Active",
+        **_MOMENTS,
         CountDetails=_counts(waiting, aside),
+        AutoDeleteOnIdle=_NEVER,
+        EntityAvailabilityStatus="Available",
     )
 
 
 def _counts(active: int, dead: int) -> str:
     named = (("ActiveMessageCount", active), ("DeadLetterMessageCount", dead))
-    return "".join(f'<c:{name} xmlns:c="{COUNTS}">{count}</c:{name}>' for name, count in named)
+    inner = "".join(f"<c:{name}>{count}</c:{name}>" for name, count in named)
+    return f'<CountDetails xmlns:c="{COUNTS}">{inner}</CountDetails>'
 
 
-def rule_entry(rule: Rule) -> str:
+def rule_entry(topic: str, subscription: str, rule: Rule) -> str:
     if rule.sql is not None:
         kind = "TrueFilter" if rule.sql == "1=1" else "SqlFilter"
         inner = f"<SqlExpression>{escape(rule.sql)}</SqlExpression>"
@@ -172,31 +206,42 @@ def rule_entry(rule: Rule) -> str:
         pairs = "".join(_pair(name, value) for name, value in rule.correlation.items())
         inner += f"<Properties>{pairs}</Properties>"
     made = f'<Filter i:type="{kind}">{inner}</Filter><Action i:type="EmptyRuleAction"/>'
-    return _wrapped(rule.name, "RuleDescription", f"{made}<Name>{escape(rule.name)}</Name>")
+    path = (topic, "Subscriptions", subscription, "Rules", rule.name)
+    return _wrapped(path, "RuleDescription", f"{made}<Name>{escape(rule.name)}</Name>")
 
 
 def _pair(name: str, value: Any) -> str:
-    kind = "string" if isinstance(value, str) else "long"
+    kind = {str: "string", bool: "boolean", float: "double"}.get(type(value), "long")
+    value = _flag(value) if isinstance(value, bool) else value
     return (
         f"<KeyValueOfstringanyType><Key>{escape(name)}</Key>"
-        f'<Value xmlns:d="{XSD}" i:type="d:{kind}">{escape(str(value))}</Value>'
+        f'<Value xmlns:d6p1="{XSD}" i:type="d6p1:{kind}">{escape(str(value))}</Value>'
         "</KeyValueOfstringanyType>"
     )
 
 
-def _entry(name: str, kind: str, **fields: str) -> str:
-    return _wrapped(name, kind, "".join(f"<{k}>{v}</{k}>" for k, v in fields.items() if v))
+def _entry(path: tuple[str, ...], kind: str, **fields: str) -> str:
+    """In the order of the service, in which clients read it."""
+    inner = (v if v.startswith("<") else f"<{k}>{v}</{k}>" for k, v in fields.items())
+    return _wrapped(path, kind, "".join(inner))
 
 
-def _wrapped(name: str, kind: str, inner: str) -> str:
+def _wrapped(path: tuple[str, ...], kind: str, inner: str) -> str:
+    """Clients take names from the title, or from the path in the id, as it is written here."""
     return (
-        f"<entry xmlns={quoteattr(ATOM)}><title>{escape(name)}</title><content type="
-        f'"application/xml"><{kind} xmlns="{BUS}" xmlns:i="{XSI}">{inner}</{kind}></content></entry>'
+        f"<entry xmlns={quoteattr(ATOM)}><id>{ADDRESS}{escape('/'.join(path))}</id>"
+        f"<title>{escape(path[-1])}</title>"
+        f'<content type="application/xml"><{kind} xmlns="{BUS}" xmlns:i="{XSI}">{inner}</{kind}>'
+        "</content></entry>"
     )
 
 
-def feed(entries: list[str]) -> str:
-    return f"<feed xmlns={quoteattr(ATOM)}>{''.join(entries)}</feed>"
+def feed(path: str, entries: list[str], following: str = "") -> str:
+    """Clients look for the next page in a list of links, so that one link alone is none."""
+    links = f'<link rel="self" href={quoteattr(ADDRESS + path)}/>'
+    if following:
+        links += f'<link rel="next" href={quoteattr(ADDRESS + path + following)}/>'
+    return f"<feed xmlns={quoteattr(ATOM)}>{links}{''.join(entries)}</feed>"
 
 
 def problem(code: int, detail: str) -> str:
@@ -208,7 +253,7 @@ def _flag(value: bool) -> str:
 
 
 def _span_text(span: timedelta | None) -> str:
-    return "" if span is None else f"PT{span.total_seconds():.3f}S"
+    return _NEVER if span is None else f"PT{span.total_seconds():.3f}S"
 
 
 MAX_BODY: Final = 1024 * 1024
@@ -230,6 +275,7 @@ class Request(NamedTuple):
     body: str
 
 
+RULES: Final = ("subscriptions", "rules")
 NO_SUCH: Final = Reply(HTTPStatus.NOT_FOUND, problem(404, "The entity does not exist."))
 EXISTS: Final = Reply(HTTPStatus.CONFLICT, problem(409, "The entity exists already."))
 UNAUTHORIZED: Final = Reply(
@@ -284,7 +330,7 @@ def answered(broker: Broker, request: Request) -> Reply:
         return UNAUTHORIZED
     try:
         match request.path:
-            case ("$Resources", "topics"):
+            case ("$Resources", kind) if kind.lower() == "topics":
                 return _listed(request, [_topic(broker, name) for name in broker.topics])
             case (topic,):
                 return _on_topic(broker, topic, request)
@@ -292,9 +338,9 @@ def answered(broker: Broker, request: Request) -> Reply:
                 return _list_subscriptions(broker, topic, request)
             case (topic, kind, name) if kind.lower() == "subscriptions":
                 return _on_subscription(broker, topic, name, request)
-            case (topic, kind, name, "rules") if kind.lower() == "subscriptions":
+            case (topic, kind, name, part) if (kind.lower(), part.lower()) == RULES:
                 return _list_rules(broker, topic, name, request)
-            case (topic, kind, name, "rules", rule) if kind.lower() == "subscriptions":
+            case (topic, kind, name, part, rule) if (kind.lower(), part.lower()) == RULES:
                 return _on_rule(broker, topic, name, rule, request)
             case _:
                 return NOT_IMPLEMENTED
@@ -306,12 +352,15 @@ def _listed(request: Request, entries: list[str]) -> Reply:
     skip, top = (
         int(request.query.get(name, [most])[0]) for name, most in (("$skip", "0"), ("$top", "100"))
     )
-    return Reply(HTTPStatus.OK, feed(entries[skip : skip + top]))
+    end = skip + top
+    path = "/".join(request.path)
+    following = f"?$skip={end}&$top={top}" if end < len(entries) else ""
+    return Reply(HTTPStatus.OK, feed(path, entries[skip:end], following))
 
 
 def _topic(broker: Broker, name: str) -> str:
     found = broker.topics[name.lower()]
-    return topic_entry(found.name, found.options)
+    return topic_entry(found.name, found.options, len(found.subscriptions))
 
 
 def _on_topic(broker: Broker, name: str, request: Request) -> Reply:
@@ -333,7 +382,9 @@ def _list_subscriptions(broker: Broker, topic: str, request: Request) -> Reply:
     found = broker.topic(topic)
     if found is None:
         return NO_SUCH
-    return _listed(request, [subscription_entry(each) for each in found.subscriptions.values()])
+    return _listed(
+        request, [subscription_entry(topic, each) for each in found.subscriptions.values()]
+    )
 
 
 def _on_subscription(broker: Broker, topic: str, name: str, request: Request) -> Reply:
@@ -345,20 +396,20 @@ def _on_subscription(broker: Broker, topic: str, name: str, request: Request) ->
             return EXISTS
         made = broker.subscribe(topic, name, queue_options(request.body))
         status = HTTPStatus.CREATED if known is None else HTTPStatus.OK
-        return Reply(status, subscription_entry(made))
+        return Reply(status, subscription_entry(topic, made))
     if known is None:
         return NO_SUCH
     if request.method == "DELETE":
         del broker.topics[topic.lower()].subscriptions[name.lower()]
         return Reply(HTTPStatus.OK)
-    return Reply(HTTPStatus.OK, subscription_entry(known))
+    return Reply(HTTPStatus.OK, subscription_entry(topic, known))
 
 
 def _list_rules(broker: Broker, topic: str, name: str, request: Request) -> Reply:
     found = broker.subscription(topic, name)
     if found is None:
         return NO_SUCH
-    return _listed(request, [rule_entry(rule) for rule in found.rules.values()])
+    return _listed(request, [rule_entry(topic, name, rule) for rule in found.rules.values()])
 
 
 def _on_rule(broker: Broker, topic: str, name: str, rule: str, request: Request) -> Reply:
@@ -371,10 +422,10 @@ def _on_rule(broker: Broker, topic: str, name: str, rule: str, request: Request)
             return EXISTS
         found.define(parsed_rule(rule, request.body))
         status = HTTPStatus.CREATED if known is None else HTTPStatus.OK
-        return Reply(status, rule_entry(found.rules[rule]))
+        return Reply(status, rule_entry(topic, name, found.rules[rule]))
     if known is None:
         return NO_SUCH
     if request.method == "DELETE":
         found.remove(rule)
         return Reply(HTTPStatus.OK)
-    return Reply(HTTPStatus.OK, rule_entry(known))
+    return Reply(HTTPStatus.OK, rule_entry(topic, name, known))

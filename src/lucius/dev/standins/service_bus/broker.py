@@ -15,7 +15,7 @@ from hashlib import sha256
 from math import inf
 from time import time
 from typing import Final
-from urllib.parse import unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 from lucius.dev.standins.service_bus.filters import Rule, Test
 from lucius.dev.standins.service_bus.messages import Stored
@@ -52,8 +52,12 @@ class Grant:
 
 
 def path_of(uri: str) -> str:
-    """The path of `sb://host:port/path`, in lower case, as names are compared."""
-    return uri.split("://", 1)[-1].partition("/")[2].strip("/").lower()
+    """The path of `sb://host:port/path`, in lower case, as names are compared.
+
+    Clients may sign the address of the whole request, with its query.
+    """
+    path = uri.split("://", 1)[-1].partition("?")[0].partition("/")[2]
+    return unquote(path).strip("/").lower()
 
 
 class Access:

@@ -158,10 +158,9 @@ NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 NOT_FOUND: Final = "amqp:not-found"
 TIMESTAMP: Final = 0x83
 LIST_RULES: Final = "com.microsoft:enumerate-rules"
-DESCRIPTION, NO_ACTION, SQL, CORRELATION = (
-    ULong(0x137_0000_0000 + number) for number in (4, 5, 6, 9)
-)
-"""The types of a rule and its parts in the answer to it."""
+DESCRIPTION, NO_ACTION = ULong(0x137_0000_0004), ULong(0x137_0000_0005)
+SQL, CORRELATION = ULong(0x13_7000_0006), ULong(0x13_7000_0009)
+"""The types of a rule and its parts in the answer to it: filters have fewer zeros."""
 CORRELATED: Final = (
     "correlation_id",
     "message_id",
@@ -225,11 +224,12 @@ def _renew(queue: Queue, body: dict[str, Any]) -> Answer:
 def _settle(queue: Queue, body: dict[str, Any]) -> Answer:
     reason = str(body.get("deadletter-reason", ""))
     description = str(body.get("deadletter-description", ""))
+    changes = body.get("properties-to-modify")
     ways: dict[str, Callable[[UUID], bool]] = {
         "completed": queue.complete,
-        "abandoned": queue.abandon,
-        "defered": queue.defer,
-        "suspended": lambda token: queue.dead_letter(token, reason, description),
+        "abandoned": lambda token: queue.abandon(token, changes=changes),
+        "defered": lambda token: queue.defer(token, changes),
+        "suspended": lambda token: queue.dead_letter(token, reason, description, changes),
     }
     way = ways.get(str(body["disposition-status"]))
     if way is None:

@@ -2,14 +2,17 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from time import time
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID, uuid4
 
 from lucius.dev.standins.service_bus.messages import Stored
+
+Changes = Mapping[Any, Any] | None
+"""Application properties that a receiver gives a message as it settles it."""
 
 # The sessions of a queue: who has which one, until when, and who waits for the next that is free.
 #
@@ -298,23 +301,33 @@ class Queue:
     def complete(self, token: UUID) -> bool:
         return self.unlock(token) is not None
 
-    def abandon(self, token: UUID, *, failed: bool = True) -> bool:
-        item = self.unlock(token)
+    def abandon(self, token: UUID, *, failed: bool = True, changes: Changes = None) -> bool:
+        item = self._unlocked(token, changes)
         if item is not None:
             self._back(item, failed=failed)
         return item is not None
 
-    def defer(self, token: UUID) -> bool:
-        item = self.unlock(token)
+    def defer(self, token: UUID, changes: Changes = None) -> bool:
+        item = self._unlocked(token, changes)
         if item is not None:
             self.deferred[item.sequence] = item
         return item is not None
 
-    def dead_letter(self, token: UUID, reason: str, description: str) -> bool:
-        item = self.unlock(token)
+    def dead_letter(
+        self, token: UUID, reason: str, description: str, changes: Changes = None
+    ) -> bool:
+        item = self._unlocked(token, changes)
         if item is not None:
             self._set_aside(item, reason, description)
         return item is not None
+
+    def _unlocked(self, token: UUID, changes: Changes) -> Item | None:
+        """Unlocked, with the application properties that the receiver gave it."""
+        item = self.unlock(token)
+        if item is not None and changes:
+            named = {str(name): value for name, value in changes.items()}
+            item.message = replace(item.message, application={**item.message.application, **named})
+        return item
 
     def _back(self, item: Item, *, failed: bool) -> None:
         item.failed += failed

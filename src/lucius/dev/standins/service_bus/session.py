@@ -121,10 +121,10 @@ def applied(queue: Queue, token: UUID, state: Described) -> Described:
     elif code == RELEASED:
         done = queue.abandon(token, failed=False)
     elif code == MODIFIED:
-        away = len(fields) > 1 and fields[1]
-        done = queue.defer(token) if away else queue.abandon(token)
+        _, away, changes = (*fields, None, None, None)[:3]
+        done = queue.defer(token, changes) if away else queue.abandon(token, changes=changes)
     elif code == REJECTED:
-        done = queue.dead_letter(token, *_reason(fields))
+        done = queue.dead_letter(token, *_reasons(fields))
         state = outcome(REJECTED)
     else:
         return outcome(REJECTED, [error(NOT_IMPLEMENTED, f"outcome 0x{code:02x}")])
@@ -132,11 +132,11 @@ def applied(queue: Queue, token: UUID, state: Described) -> Described:
     return state if done else outcome(REJECTED, [error(condition, LOST)])
 
 
-def _reason(fields: list[Any]) -> tuple[str, str]:
-    """Why a message is rejected: in the information of the error."""
+def _reasons(fields: list[Any]) -> tuple[str, str, dict[str, Any]]:
+    """Why a message is rejected, and further properties of it: in the information of the error."""
     said = fields[0].value if fields and isinstance(fields[0], Described) else []
     info = {str(k): v for k, v in ((said[2] if len(said) > 2 else None) or {}).items()}
-    return str(info.get(REASON) or ""), str(info.get(DESCRIPTION) or "")
+    return str(info.pop(REASON, None) or ""), str(info.pop(DESCRIPTION, None) or ""), info
 
 
 CBS: Final = "$cbs"
