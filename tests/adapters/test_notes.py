@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ async def test_what_may_take_long_is_done_beside_the_loop(
 
 
 async def test_a_database_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / RECORDS_FILE) as earlier:
+    with closing(sqlite3.connect(tmp_path / RECORDS_FILE)) as earlier:
         earlier.executescript(EARLIER)
     records = Records(str(tmp_path))
     await create(records, "b")
@@ -108,6 +109,6 @@ async def test_a_record_takes_no_page_of_its_own(tmp_path: Path) -> None:
         key = f"/tenant_{number % 16}/job_{number:032x}/_commits/{number:032x}.json"
         await records.change(NewRecord(key, b"x" * 1000))
     await records.close()
-    with sqlite3.connect(tmp_path / RECORDS_FILE) as conn:
+    with closing(sqlite3.connect(tmp_path / RECORDS_FILE)) as conn:
         (pages,) = conn.execute("PRAGMA page_count").fetchone()
     assert pages < count * 0.6
