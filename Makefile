@@ -28,7 +28,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: azurite help setup demo check format test test-fast explore simulate bench compiled dist docs lock clean
+.PHONY: azurite help setup demo check format test test-fast explore simulate bench matrix compiled dist docs site lock clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ simulate: $(DEV_STAMP) ## Simulate the engine under faults (ARGS="--seeds 1000",
 bench: $(DEV_STAMP) $(if $(COMPILED),$(COMPILED_STAMP)) ## Run the benchmarks
 	$(PYTHON_OF) -m bench $(ARGS)
 
+matrix: ## Run check and test-fast on every supported Python that is installed here
+	@$(PYTHON) -m tools.matrix
+
 # A copy of the whole package with its hot modules compiled. Nothing is put beside the sources, where it would
 # hide changes of theirs; and a copy that is older than a source is made anew.
 compiled: $(COMPILED_STAMP) ## Compile the hot modules into build/compiled (PYTHONPATH= runs it; COMPILED=1 tests it)
@@ -119,6 +122,10 @@ dist: $(STAMP) ## Build the sdist and the wheel into dist: the same bytes for th
 docs: $(DEV_STAMP) ## Regenerate the generated documentation
 	$(BIN)/python -m tools.generate $(ARGS)
 
+site: $(DEV_STAMP) ## Build the site into build/site; a link that leads nowhere is an error
+	$(BIN)/python -m tools.site
+	$(BIN)/mkdocs build --strict --config-file build/mkdocs.yml
+
 lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp"; \
@@ -131,6 +138,6 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## Remove the environment, builds and caches
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(VENV) .venvs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.import_linter_cache .hypothesis .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

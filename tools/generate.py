@@ -16,6 +16,7 @@ from tools.certificate_page import certificate_page
 from tools.chart_secrets import chart_secrets
 from tools.codes_pages import causes_page, errors_page
 from tools.dashboard import dashboard_page
+from tools.http_page import http_page
 from tools.licences import notice
 from tools.metrics_page import metrics_page
 from tools.models_page import PAGES as MODEL_PAGES
@@ -34,6 +35,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/causes.md": causes_page,
     "docs/reference/certificate.md": certificate_page,
     "docs/reference/errors.md": errors_page,
+    "docs/reference/http.md": http_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/scale.md": scale_page,
     "docs/reference/settings.md": settings_page,
