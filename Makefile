@@ -28,7 +28,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: azurite help setup demo check format test test-fast explore simulate bench matrix compiled dist docs site lock clean
+.PHONY: azurite help setup demo check format test test-fast explore simulate bench matrix compiled dist sbom chart docs site lock clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +118,16 @@ $(COMPILED_STAMP): $(DEV_STAMP) setup.py pyproject.toml $(shell find src -type f
 
 dist: $(STAMP) ## Build the sdist and the wheel into dist: the same bytes for the same commit
 	$(BIN)/python -m tools.dist
+
+# Of the libraries that the image and the packaged services bring. It names no date, and no number of its own.
+sbom: $(DEV_STAMP) ## Write the list of parts of a release into dist (CycloneDX)
+	@mkdir -p dist
+	cat requirements/image.txt requirements/services.txt | $(BIN)/cyclonedx-py requirements \
+		--pyproject pyproject.toml --output-reproducible --output-file dist/lucius.cdx.json -
+
+chart: $(DEV_STAMP) ## Package the Helm chart into dist
+	@mkdir -p dist
+	$(BIN)/helm package --destination dist deploy/chart
 
 docs: $(DEV_STAMP) ## Regenerate the generated documentation
 	$(BIN)/python -m tools.generate $(ARGS)

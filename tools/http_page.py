@@ -8,8 +8,8 @@ from tests.api.world import World, context_of
 _HEAD: Final = """# HTTP API
 
 Generated from the OpenAPI document. Do not edit. A server has it at `/openapi.json`, and at `/docs` as a page
-with every field and example. [Error codes](errors.md) says what a code in a problem means. The document of the
-bus is [asyncapi.json](asyncapi.json), as a page [messages](messages.md).
+with every field and example. [Error codes](errors.md) says what a code in a problem means. The document
+of the bus is [asyncapi.json](asyncapi.json), as a page [messages](messages.md).
 """
 _COLUMNS: Final = "\n| operation | does | role |\n|---|---|---|\n"
 

@@ -35,6 +35,7 @@ SPELLINGS: Final = {
     "bsd-3-clause, apache-2.0, dependency licenses": "BSD-3-Clause AND Apache-2.0",
     "dual license": "Apache-2.0 OR BSD-3-Clause",
     "isc license": "ISC",
+    "isc license (iscl)": "ISC",
     "mit license": "MIT",
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
     "python software foundation license": "PSF-2.0",
