@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
@@ -17,6 +18,7 @@ from lucius.app.lifecycle import CLOSING
 from lucius.app.services import PACKAGED_SERVICES
 from lucius.platform.service import MIB, OWN_MEMORY
 from lucius.services.sheets import TEXT_MEMORY, ocr_memory
+from tests.deploy import keda
 from tests.deploy.chart import (
     CHART,
     DEPLOY,
@@ -30,7 +32,7 @@ from tests.deploy.chart import (
 )
 
 KUBERNETES = "1.31"
-CUSTOM = {"ScaledObject", "TriggerAuthentication", "ServiceMonitor", "PrometheusRule"}
+CUSTOM = {"ServiceMonitor", "PrometheusRule"}
 """Kinds that Kubernetes has no schema of; tests assert their fields."""
 UNITS = {"": Decimal(1), "m": Decimal("0.001"), "Mi": Decimal(2**20), "Gi": Decimal(2**30)}
 ALL = pytest.mark.parametrize("values", FILES)
@@ -58,6 +60,9 @@ def test_helm_finds_no_fault(values: str) -> None:
 def test_kubernetes_takes_every_object(values: str) -> None:
     unknown = set()
     for each in rendered(values):
+        if each["kind"] in keda.KINDS:
+            keda.validate(each)
+            continue
         try:
             kubernetes_validate.validate(each, KUBERNETES, strict=True)
         except kubernetes_validate.SchemaNotFoundError:
@@ -89,7 +94,9 @@ OPEN = (
 )
 def test_kubernetes_takes_every_object_whatever_is_chosen(sets: tuple[str, ...]) -> None:
     for each in rendered("azure", *sets):
-        if each["kind"] not in CUSTOM:
+        if each["kind"] in keda.KINDS:
+            keda.validate(each)
+        elif each["kind"] not in CUSTOM:
             kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
@@ -109,6 +116,23 @@ def test_the_chart_is_of_the_version_of_the_product() -> None:
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
     page = (CHART.parents[1] / "docs/how-to/azure.md").read_text("utf-8")
     assert set(re.findall(r":(\d+\.\d+\.\d+)\b", page)) == {__version__}
+
+
+@pytest.mark.parametrize("trigger", ["servicebus", "backlog"])
+def test_keda_takes_its_objects_and_a_field_that_it_does_not_know_is_found(trigger: str) -> None:
+    sets = (f"keda.trigger={trigger}", "keda.identity=me", "bus.topology=filtered")
+    (scaler, *_) = of_kind("ScaledObject", "azure", *sets).values()
+    (access,) = of_kind("TriggerAuthentication", "azure", *sets).values()
+    for each in (scaler, access):
+        keda.validate(each)
+        with pytest.raises(jsonschema_rs.ValidationError, match="replica"):
+            keda.validate(each | {"spec": each["spec"] | {"replicaCount": 2}})
+    first = scaler["spec"]["triggers"][0]
+    for wrong in ({"messagecount": "8"}, {"targetValue": 8}):
+        metadata = first["metadata"] | wrong
+        broken = scaler["spec"] | {"triggers": [first | {"metadata": metadata}]}
+        with pytest.raises(jsonschema_rs.ValidationError):
+            keda.validate(scaler | {"spec": broken})
 
 
 def test_a_field_that_kubernetes_does_not_know_is_found() -> None:

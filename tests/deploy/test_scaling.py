@@ -1,4 +1,4 @@
-"""KEDA scales each service and mode by its backlog. No schema covers these objects: every field is here."""
+"""KEDA scales each service and mode by its backlog."""
 
 import pytest
 
