@@ -66,7 +66,7 @@ def declared(name: str) -> str | None:
         return None
     classifiers = (each.split(" :: ") for each in about.get_all("Classifier", []))
     named = [each[-1] for each in classifiers if each[0] == "License" and len(each) == 3]
-    given = [about["License-Expression"], about["License"], *named]
+    given = (*about.get_all("License-Expression", []), *about.get_all("License", []), *named)
     return next((text for text in map(_spdx, filter(None, given)) if text), None)
 
 

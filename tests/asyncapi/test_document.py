@@ -46,6 +46,7 @@ def misfits(part: Any, value: Any) -> list[str]:
 # -- the document ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # it needs the schemas, which `make test` installs
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_it_is_valid_by_the_schema_of_the_specification(
     topology: str, specification: jsonschema_rs.Validator
@@ -54,6 +55,7 @@ def test_it_is_valid_by_the_schema_of_the_specification(
     assert [error.message for error in specification.iter_errors(document)] == []
 
 
+@pytest.mark.slow  # it needs the schemas
 def test_the_specification_refuses_what_is_no_asyncapi(
     specification: jsonschema_rs.Validator,
 ) -> None:

@@ -21,6 +21,7 @@ def up(folder: Path, *words: str) -> Result:
     return result
 
 
+@pytest.mark.slow  # it needs Azurite
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with closing(listen(LOOPBACK, 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -28,6 +29,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert (result.exit_code, port in result.stderr) == (1, True), result.stderr
 
 
+@pytest.mark.slow  # it needs Azurite
 @pytest.mark.parametrize(
     ("text", "said"),
     [("protocols: nonsense", '"nonsense" is not of type "array"'), (None, "cannot be read")],

@@ -97,6 +97,7 @@ def up(folder: Path, *words: str) -> Result:
         return CliRunner().invoke(main, given)
 
 
+@pytest.mark.slow  # it needs Azurite
 def test_the_stack_is_refused_in_one_line_unless_that_is_accepted(
     machine: Machine, tmp_path: Path
 ) -> None:
