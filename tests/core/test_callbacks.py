@@ -6,17 +6,14 @@ from lucius.core.effects import Outcome
 from lucius.core.inputs import (
     AckReceived,
     EntryReleased,
-    HeartbeatReceived,
-    LeaseReturned,
     PublishConfirmed,
-    PublishRefused,
     ResultReceived,
     ResultStatus,
 )
 from lucius.core.job import EntryState, ExecutionState, JobState, Phase, StepState, phase_of
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.fold import machines_of
-from tests.core.story import REFUSED, Story
+from tests.core.story import Story
 
 
 def test_three_steps_in_order_end_in_success_with_the_last_result_as_output() -> None:
@@ -141,13 +138,6 @@ def test_a_success_after_a_reported_failure_is_a_second_answer_and_does_not_coun
     assert story.step().state is StepState.FAILED_RETRY
 
 
-def test_a_success_after_the_lease_was_given_back_is_late() -> None:
-    story = Story().started()
-    story.give_back()
-    assert story.succeed() is Outcome.LATE
-    assert story.step().held
-
-
 def test_repeated_replies_are_duplicates() -> None:
     story = Story().started()
     assert story.ack() is Outcome.DUPLICATE
@@ -163,21 +153,6 @@ def test_late_heartbeats_are_not_recorded_at_all() -> None:
     story.tick_due()
     story.heartbeat()
     assert not story.last.changed
-
-
-@pytest.mark.parametrize("lease", [("a", 1, "other"), ("a", 2, "a1"), ("b", 1, "a1")])
-def test_attempt_and_lease_must_both_match(lease: tuple[str, int, str]) -> None:
-    story = Story().started()
-    for received in (
-        AckReceived(*lease),
-        HeartbeatReceived(*lease),
-        LeaseReturned(*lease),
-        ResultReceived(*lease, ResultStatus.SUCCEEDED),
-    ):
-        assert story.give(received) is Outcome.STALE
-    assert story.give(PublishConfirmed(*lease)) is Outcome.ALREADY
-    assert story.give(PublishRefused(*lease, REFUSED)) is Outcome.ALREADY
-    assert story.states() == (JobState.IN_PROGRESS, StepState.IN_PROGRESS, StepState.PENDING)
 
 
 def test_an_unknown_step_is_rejected_with_a_code() -> None:

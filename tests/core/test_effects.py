@@ -14,7 +14,7 @@ from lucius.core.inputs import (
     Redriven,
     ResendRequested,
 )
-from lucius.core.job import AbortReason, JobState, Phase, StepState, phase_of
+from lucius.core.job import JobState, Phase, StepState, phase_of
 from lucius.core.plan import Carried, Plan
 from lucius.core.retry import EFFECT_ATTEMPTS, effect_backoff
 from lucius.core.wire import directive, effect_of
@@ -151,33 +151,6 @@ def test_after_a_restart_a_sent_directive_is_published_again_with_a_new_ack_cloc
     assert story.effects == [PublishDirective("a", 1, "a1")]
     assert story.due_in == timedelta(seconds=30)
     assert story.step().state is StepState.AWAITING_ACK
-
-
-def test_after_a_restart_a_released_directive_is_published_again() -> None:
-    story = Story()
-    story.release()
-    story.give(BusRestarted("local"))
-    assert story.effects == [PublishDirective("a", 1, "a1")]
-
-
-def test_leases_of_services_that_died_end_at_once_and_use_no_attempt() -> None:
-    story = Story()
-    story.release()
-    story.ack(worker="local-4")
-    story.give(BusRestarted("local"))
-    assert story.step().held
-    assert story.step().used == 0
-    assert story.step().executions[-1].reason is AbortReason.PROCESS_DIED
-
-
-@pytest.mark.parametrize("worker", ["remote-1", ""])
-def test_leases_of_services_that_live_on_are_kept(worker: str) -> None:
-    story = Story()
-    story.release()
-    story.ack(worker=worker)
-    story.give(BusRestarted("local"))
-    assert story.step().state is StepState.IN_PROGRESS
-    assert not story.last.changed
 
 
 def test_why_a_client_could_not_be_told_is_kept_with_the_job_until_it_was() -> None:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from lucius.core.effects import Outcome, PublishDirective
-from lucius.core.inputs import BusRestarted, EntryReleased, LeaseReturned, Ticked
+from lucius.core.effects import Outcome
+from lucius.core.inputs import BusRestarted, EntryReleased, Ticked
 from lucius.core.job import AbortReason, JobState, StepState
 from lucius.core.plan import RetryPolicy
 from tests.core.explore.configurations import small_plan
@@ -30,14 +30,6 @@ def test_two_leases_given_back_are_free_and_each_more_uses_an_attempt_with_its_w
     assert story.job.fault.code == "LEASE_RETURNED"
     assert "5 times" in story.job.fault.message
     assert [e.attempt_no for e in story.step().executions] == [1, 1, 1, 2, 3]
-
-
-def test_what_is_said_twice_is_given_back_once() -> None:
-    story = Story().started()
-    lease = LeaseReturned(*story.lease())
-    assert story.give(lease) is Outcome.APPLIED
-    assert story.give(lease) is Outcome.DUPLICATE
-    assert story.step().returns == 1
 
 
 def test_a_lease_given_back_for_the_third_time_is_still_taken_from_a_service_that_drains() -> None:
@@ -84,21 +76,6 @@ def test_what_died_together_waits_for_different_times() -> None:
         assert 30 * SECONDS <= story.due_in < 60 * SECONDS
         waits.add(story.due_in)
     assert len(waits) == 5
-
-
-def test_a_directive_that_only_waited_on_the_bus_is_published_again_for_ever() -> None:
-    story = Story().sent()
-    for _ in range(20):
-        story.give(BusRestarted("worker"))
-        assert story.effects == [PublishDirective("a", 1, "a1")]
-    assert (story.step().used, story.step().deaths) == (0, 0)
-
-
-def test_what_a_service_gave_back_before_the_end_is_no_death() -> None:
-    story = Story().started()
-    story.give_back()
-    story.give(BusRestarted("worker"))
-    assert (story.step().returns, story.step().deaths) == (1, 0)
 
 
 @pytest.mark.parametrize("acknowledged", [False, True])

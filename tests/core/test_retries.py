@@ -116,13 +116,6 @@ def test_three_attempts_in_all_on_every_track(how: str) -> None:
     assert story.job.in_dlq
 
 
-def test_a_non_retryable_failure_ends_the_job_with_attempts_left() -> None:
-    story = Story().started()
-    story.fail(final=True)
-    assert story.states() == (JobState.FAILED_FINAL, StepState.FAILED_FINAL, StepState.PENDING)
-    assert story.step().used == 1
-
-
 def test_a_publish_of_unknown_outcome_is_repeated_as_the_same_attempt() -> None:
     story = Story()
     story.release()
@@ -134,34 +127,6 @@ def test_a_publish_of_unknown_outcome_is_repeated_as_the_same_attempt() -> None:
         assert story.effects == first
     assert story.step().used == 0
     assert not any(event.type == "tick" for event in story.events)
-
-
-def test_an_operator_need_not_wait_for_a_publish_backoff() -> None:
-    story = Story()
-    story.release()
-    story.give(Ticked(publish_now=True))
-    assert story.effects == [PublishDirective("a", 1, "a1")]
-    story.refuse()
-    story.give(Ticked(publish_now=True))
-    assert story.step().ready
-    assert story.step().used == 1
-
-
-def test_an_operator_cannot_hurry_a_backoff_after_a_failure() -> None:
-    story = Story().started()
-    story.fail()
-    story.give(Ticked(publish_now=True))
-    assert story.step().state is StepState.FAILED_RETRY
-
-
-def test_a_lease_that_is_given_back_uses_no_attempt() -> None:
-    story = Story().started()
-    assert story.give_back() is Outcome.APPLIED
-    assert story.step().held
-    assert story.step().used == 0
-    assert story.step().executions[-1].reason is AbortReason.RETURNED
-    story.release()
-    assert story.lease() == ("a", 1, "a2")
 
 
 def test_heartbeats_extend_the_lease_and_leave_no_event() -> None:

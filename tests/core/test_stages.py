@@ -1,8 +1,6 @@
 """Steps that run together: the next stage waits for all, and one failure lets the others finish."""
 
-import pytest
-
-from lucius.core.inputs import BusRestarted, CancelRequested, PauseRequested
+from lucius.core.inputs import PauseRequested
 from lucius.core.job import ExecutionState, JobState, Phase, StepState, phase_of
 from lucius.core.plan import Plan
 from tests.core.explore.configurations import small_plan
@@ -13,14 +11,6 @@ J, S = JobState, StepState
 
 def diamond() -> Plan:
     return small_plan(0, 0, 1)
-
-
-def test_the_next_stage_waits_for_every_step_of_this_one() -> None:
-    story = Story(diamond()).started("a").started("b")
-    story.succeed("b")
-    assert story.states() == (J.IN_PROGRESS, S.IN_PROGRESS, S.SUCCEEDED, S.PENDING)
-    story.succeed("a")
-    assert story.states() == (J.IN_PROGRESS, S.SUCCEEDED, S.SUCCEEDED, S.DISPATCHING)
 
 
 def test_a_retry_in_one_step_leaves_the_other_alone() -> None:
@@ -51,43 +41,6 @@ def test_after_a_final_failure_the_other_may_finish_and_nothing_starts() -> None
     assert story.step("b").result_ref == "kept"
     assert story.job.fault == story.step("a").fault
     assert phase_of(story.job) is Phase.FAILED
-
-
-def test_a_final_failure_withdraws_what_is_only_held() -> None:
-    story = Story(diamond()).started("a")
-    story.fail("a", final=True)
-    assert story.states() == (J.FAILED_FINAL, S.FAILED_FINAL, S.CANCELLED, S.PENDING)
-
-
-@pytest.mark.parametrize("how", ["returned", "restart", "failure"])
-def test_the_last_step_of_a_failing_job_is_not_tried_again(how: str) -> None:
-    story = Story(diamond()).started("a").started("b")
-    story.fail("a", final=True)
-    if how == "returned":
-        story.give_back("b")
-    elif how == "restart":
-        story.give(BusRestarted("worker"))
-    else:
-        story.fail("b")
-    assert story.states() == (J.FAILED_FINAL, S.FAILED_FINAL, S.CANCELLED, S.PENDING)
-
-
-def test_cancel_waits_for_every_step_that_is_out() -> None:
-    story = Story(diamond()).started("a").started("b")
-    story.give(CancelRequested())
-    story.succeed("a")
-    assert story.job.state is J.CANCELLING
-    story.fail("b")
-    assert story.states() == (J.CANCELLED, S.SUCCEEDED, S.CANCELLED, S.CANCELLED)
-
-
-def test_pause_waits_for_every_step_that_is_out() -> None:
-    story = Story(diamond()).started("a").started("b")
-    story.give(PauseRequested())
-    story.succeed("a")
-    assert story.job.state is J.PAUSING
-    story.succeed("b")
-    assert story.states() == (J.PAUSED, S.SUCCEEDED, S.SUCCEEDED, S.PENDING)
 
 
 def test_a_retry_that_may_not_start_is_not_due_while_the_job_pauses() -> None:
