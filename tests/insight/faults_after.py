@@ -7,12 +7,10 @@ from lucius.core.inputs import (
     AckReceived,
     CancelRequested,
     EffectSettled,
-    PauseRequested,
     ResendRequested,
 )
 from lucius.platform import FatalError, RetryableError
 from lucius.ports.workspace import Unrestored
-from tests.insight.faults_of_jobs import its_service_fails_every_job
 from tests.insight.faults_of_services import workers_went_away_and_it_failed
 from tests.insight.injecting import fault
 from tests.insight.ward import FATAL, LATER, Ward
@@ -55,24 +53,6 @@ async def one_worker_is_busy_and_another_was_killed_long_ago(ward: Ward) -> str:
     return job_id
 
 
-@fault("SERVICE_FAILS_ALIKE", "ocr")
-async def its_service_failed_every_job_and_works_again(ward: Ward) -> str:
-    job_id = await its_service_fails_every_job(ward)
-    ward.services["ocr"].fails.clear()
-    for _ in range(3):
-        await ward.ended(await ward.submit())
-    return job_id
-
-
-@fault("SERVICE_FAILS_ALIKE", "ocr")
-async def its_service_fails_every_job_and_each_in_words_of_its_own(ward: Ward) -> str:
-    for number, word in enumerate(("apple", "pear", "plum", "quince", "cherry", "fig")):
-        ward.services["ocr"].fails["*"] = FatalError(f"the {word} cannot be read")
-        job_id = await ward.submit(tenant_id=f"tenant_{number % 2}")
-        await ward.ended(job_id)
-    return job_id
-
-
 async def _fails_in_two_ways(ward: Ward) -> str:
     """Of the first way, of which more follow than of the second."""
     ward.services["ocr"].fails["*"] = FATAL
@@ -83,11 +63,6 @@ async def _fails_in_two_ways(ward: Ward) -> str:
     for number in range(4):
         await ward.ended(await ward.submit(tenant_id=f"tenant_{number % 2}"))
     return first[0]
-
-
-@fault("SERVICE_FAILS_ALIKE", "ocr")
-async def its_service_failed_every_job_so_and_fails_them_otherwise_now(ward: Ward) -> str:
-    return await _fails_in_two_ways(ward)
 
 
 @fault("SERVICE_FAILS_ALIKE", "ocr")
@@ -134,33 +109,6 @@ async def it_is_being_cancelled_and_the_broker_is_away(ward: Ward) -> str:
     await ward.apply(job_id, CancelRequested())
     ward.bus.away = True
     await ward.submit()
-    await asyncio.sleep(10)
-    return job_id
-
-
-@fault("AT_WORK")
-async def it_is_at_work_and_the_service_of_its_next_step_is_paused(ward: Ward) -> str:
-    await ward.start("ocr", 600)
-    await ward.activity.paused.pause("embedding", "anna", None)
-    job_id = await ward.submit("ALL")
-    await asyncio.sleep(60)
-    return job_id
-
-
-@fault("JOB_PAUSED", "ocr")
-async def it_is_paused_and_its_service_fails_every_job(ward: Ward) -> str:
-    job_id = await ward.submit("ALL")
-    await ward.apply(job_id, PauseRequested())
-    await asyncio.sleep(10)
-    await its_service_fails_every_job(ward)
-    return job_id
-
-
-@fault("NO_WORKER_EVER", "ocr")
-async def its_first_step_fails_now_and_then_and_nobody_is_there_for_the_second(ward: Ward) -> str:
-    ward.services["ocr"].fails["tenant_b"] = LATER
-    await ward.submit(tenant_id="tenant_b")
-    job_id = await ward.submit("ALL")
     await asyncio.sleep(10)
     return job_id
 

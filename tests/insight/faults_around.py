@@ -5,10 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lucius.core.inputs import PauseRequested
-from tests.insight.faults_of_jobs import it_alone_fails, its_service_fails_every_job
+from tests.insight.faults_of_jobs import its_service_fails_every_job
 from tests.insight.faults_of_services import (
     its_service_is_paused,
-    nobody_was_ever_there,
     workers_went_away,
 )
 from tests.insight.injecting import fault
@@ -98,12 +97,6 @@ async def its_protocol_is_gone_and_it_failed(ward: Ward) -> str:
     return job_id
 
 
-@fault("BUS_AWAY")
-async def the_broker_is_away_and_nobody_is_there(ward: Ward) -> str:
-    ward.bus.away = True
-    return await nobody_was_ever_there(ward)
-
-
 @fault("JOB_PAUSED")
 async def it_is_paused_and_nobody_is_there(ward: Ward) -> str:
     job_id = await ward.submit("ALL")
@@ -116,12 +109,6 @@ async def it_is_paused_and_nobody_is_there(ward: Ward) -> str:
 async def its_service_is_paused_and_fails_every_job(ward: Ward) -> str:
     await its_service_fails_every_job(ward)
     return await its_service_is_paused(ward)
-
-
-@fault("JOB_FAILS_ALONE", "ocr")
-async def it_alone_fails_and_another_service_was_never_there(ward: Ward) -> str:
-    await ward.submit("ALL")
-    return await it_alone_fails(ward)
 
 
 @fault("WORKERS_SILENT", "ocr")
@@ -143,12 +130,3 @@ async def the_ledger_and_the_broker_are_away(ward: Ward) -> str:
     ward.ledger.away = ward.bus.away = True
     await asyncio.sleep(60)
     return job_id
-
-
-@fault("SERVICE_FAILS_ALIKE", "ocr")
-async def its_service_fails_every_job_and_another_is_busy(ward: Ward) -> str:
-    await ward.start("embedding", 600)
-    for _ in range(10):
-        await ward.submit("ALL")
-    await asyncio.sleep(30)
-    return await its_service_fails_every_job(ward)

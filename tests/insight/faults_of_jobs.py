@@ -86,15 +86,6 @@ async def its_worker_died_and_its_lease_is_over(ward: Ward) -> str:
     return job_id
 
 
-@fault("WAITS_FOR_RETRY", "ocr")
-async def it_failed_and_is_tried_again(ward: Ward) -> str:
-    await ward.ended(await ward.submit())
-    ward.services["ocr"].fails["tenant_b"] = LATER
-    job_id = await ward.submit(tenant_id="tenant_b")
-    await asyncio.sleep(5)
-    return job_id
-
-
 @fault("JOB_FAILS_ALONE", "ocr")
 async def it_alone_fails(ward: Ward) -> str:
     ward.services["ocr"].fails["tenant_b"] = FATAL
@@ -102,15 +93,6 @@ async def it_alone_fails(ward: Ward) -> str:
     await ward.ended(job_id)
     for _ in range(3):
         await ward.ended(await ward.submit())
-    return job_id
-
-
-@fault("JOB_FAILS_ALONE", "ocr")
-async def it_alone_fails_by_a_defect(ward: Ward) -> str:
-    ward.services["ocr"].fails["tenant_b"] = ZeroDivisionError("division by zero")
-    job_id = await ward.submit(tenant_id="tenant_b")
-    await ward.ended(job_id)
-    await ward.ended(await ward.submit())
     return job_id
 
 

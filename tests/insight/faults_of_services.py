@@ -27,21 +27,6 @@ async def nobody_was_ever_there_and_it_failed(ward: Ward) -> str:
     return job_id
 
 
-@fault("NO_WORKER_EVER")
-async def nobody_was_ever_there_and_it_waits_behind_others(ward: Ward) -> str:
-    for _ in range(30):
-        job_id = await ward.submit()
-    await asyncio.sleep(5)
-    return job_id
-
-
-@fault("NO_WORKER_EVER", "ocr")
-async def nobody_is_there_for_the_second_step(ward: Ward) -> str:
-    job_id = await ward.submit("ALL")
-    await asyncio.sleep(10)
-    return job_id
-
-
 def _refuses(*given: object) -> str:
     return "the reply carries no callback token"
 
@@ -126,16 +111,6 @@ async def it_waits_behind_others(ward: Ward) -> str:
     for _ in range(40):
         job_id = await ward.submit()
     await asyncio.sleep(400)
-    return job_id
-
-
-@fault("BUSY", slots=1)
-async def it_is_sent_and_every_slot_is_taken(ward: Ward) -> str:
-    await ward.start("ocr", 300)
-    await ward.submit()
-    await asyncio.sleep(5)
-    job_id = await ward.submit()
-    await asyncio.sleep(20)
     return job_id
 
 
