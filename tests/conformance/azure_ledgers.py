@@ -211,7 +211,7 @@ Run = Callable[[Store, str], Awaitable[None]]
 
 
 def on_azurite(connection: str, run: Run) -> None:
-    """Fresh tables, deleted afterwards."""
+    """Fresh tables. They go with their server."""
 
     async def main() -> None:
         store, prefix = open_tables(connection), fresh_prefix()
@@ -220,8 +220,6 @@ def on_azurite(connection: str, run: Run) -> None:
                 await store.ensure(prefix + table, "LUCIUS_LEDGER_TABLE")
             await run(store, prefix)
         finally:
-            for table in ALL:
-                await store.remove(prefix + table)
             await store.close()
 
     asyncio.run(main())
