@@ -132,6 +132,7 @@ def test_without_a_binary_the_stack_says_what_to_install(
         raise AssertionError("there is no server")
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_started_again_and_none_is_left_behind(tmp_path: Path) -> None:
     with local_nats({}, tmp_path) as found:
         address = urlsplit(found["LUCIUS_NATS_URL"])

@@ -41,8 +41,8 @@ async def test_a_worker_at_work_is_named(world: World, job_id: str) -> None:
     reply = await world.out(job_id)
     await world.apply(job_id, AckReceived("ocr", 1, reply["lease_id"], worker_id="w-7"))
     assert explain(world.jobs[job_id]) == (
-        "step ocr runs on ocr-service (w-7) (attempt 1 of 3);"
-        " if the worker stays silent until 2026-01-27T10:15:00Z, the step is retried"
+        "step ocr runs on ocr-service (w-7);"
+        " if the worker stays silent until 2026-01-27T10:15:00Z, the step is retried (attempt 1 of 3)"
     )
 
 

@@ -145,10 +145,11 @@ import os
 from lucius.platform import Output, Service, Task
 
 class Crashing(Service):
-    name, step_types = "crashing", ("CRASH",)
+    name, step_types, executed = "crashing", ("CRASH",), 0
 
     async def execute(self, task: Task) -> Output:
-        if task.attempt_no > 1:
+        Crashing.executed += 1
+        if Crashing.executed > 3:
             os._exit(7)
         await task.stage("output.txt", b"x")
         return Output()

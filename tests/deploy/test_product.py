@@ -185,7 +185,7 @@ def command_of(args: list[str]) -> tuple[click.Command, list[str]]:
     """The verb that the arguments name, and what is left of them."""
     command: click.Command = main
     rest = list(args)
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not rest[0].startswith("-"):
         command = command.commands[rest.pop(0)]
     return command, rest
 

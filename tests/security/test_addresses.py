@@ -240,7 +240,8 @@ async def test_a_local_socket_is_never_a_webhook() -> None:
 async def test_only_allowed_hosts_are_called() -> None:
     backend = GuardedBackend(Detour({}), names({}))
     allowed = {"hosts": ("*.Client.example",)}
-    assert await notify("https://a.client.example/", backend, **allowed) is False
+    with pytest.raises(WebhookFailedError, match=r"a\.client\.example cannot be resolved"):
+        await notify("https://a.client.example/", backend, **allowed)
     for url in ("https://client.example/", "https://a.client.example.evil.test/"):
         with pytest.raises(WebhookRefusedError):
             await notify(url, backend, **allowed)
@@ -250,7 +251,8 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     detour = Detour({})
     table = names({"client.example": ["93.184.215.14"]})
-    await notify("https://client.example/", GuardedBackend(detour, table))
+    with pytest.raises(WebhookFailedError):
+        await notify("https://client.example/", GuardedBackend(detour, table))
     assert detour.dialled == ["93.184.215.14"]
 
 
@@ -262,4 +264,5 @@ async def test_waiting_for_a_name_has_an_end(monkeypatch: pytest.MonkeyPatch) ->
         await never.wait()
         return []
 
-    assert await notify("https://client.example/", GuardedBackend(Detour({}), resolve)) is False
+    with pytest.raises(WebhookFailedError, match=r"no answer within 0\.001 s"):
+        await notify("https://client.example/", GuardedBackend(Detour({}), resolve))

@@ -180,7 +180,7 @@ def webhooks() -> None:
 @webhooks.command("list")
 @with_server
 def listed_webhooks(session: Session) -> None:
-    """List webhooks that are not delivered, the latest first."""
+    """List webhooks that are not delivered."""
     session.show(session.call(lambda client: client.webhooks()), _show_webhooks)
 
 
@@ -205,7 +205,7 @@ def _show_webhooks(answer: dict[str, Any]) -> None:
 @reason_option
 @with_server
 def resend_webhooks(session: Session, job_ids: tuple[str, ...], reason: str | None) -> None:
-    """Send the webhooks of jobs that have ended again, also what was given up."""
+    """Send webhooks again, also those that were given up."""
     told(
         session,
         job_ids,

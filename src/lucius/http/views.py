@@ -116,7 +116,7 @@ def _step(job: Job, plan: StepPlan, step: Step) -> str:
     owner = execution.lease_owner if execution is not None else None
     worker = f"{plan.service} ({owner})" if owner else plan.service
     silent = f"; if the worker stays silent until {instant(until)}, the step is retried"
-    return f"{name} runs on {worker} ({attempt}){silent if until is not None else ''}"
+    return f"{name} runs on {worker}{silent if until is not None else ''} ({attempt})"
 
 
 def _attempt(number: int, plan: StepPlan, step: Step) -> str:

@@ -249,7 +249,7 @@ class Webhooks:
 def _said(error: Exception) -> str:
     """Plainly, without the address, whose path may be a secret."""
     if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return f"no answer within {LONGEST.seconds} s"
+        return f"no answer within {LONGEST.total_seconds():g} s"
     text = str(error) or type(error).__name__
     return f"it cannot be reached: {text}"
 
