@@ -115,7 +115,8 @@ def resume_service(session: Session, name: str) -> None:
 def drop_worker(session: Session, worker_id: str, reason: str | None) -> None:
     """Take back what a dead worker has in hand.
 
-    Its steps are tried again at once. `lucius services --workers` lists workers. One that lives after all changes nothing any more.
+    Its steps are tried again at once. `lucius services --workers` lists workers. One that lives after all
+    changes nothing any more.
     """
     answer = session.call(lambda client: client.drop_worker(worker_id, reason=reason))
     session.show(answer, _show_dropped)
