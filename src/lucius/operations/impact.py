@@ -13,7 +13,7 @@ from lucius.operations.facts import Facts
 from lucius.ports.diagnosis import Diagnosis, Impact
 from lucius.ports.ledger import JobQuery, Ledger
 
-LOOKED_AT: Final = 500
+LOOKED_AT: Final = 200
 """Live jobs, the newest first."""
 _AT_WORK: Final = ("WORKER_QUIET", "LOOP_BLOCKED")
 """Causes that concern what is at work; the others of a service concern what waits for it."""

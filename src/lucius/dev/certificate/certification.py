@@ -372,6 +372,7 @@ async def _while_it_lives(check: Check, trial: Trial) -> None:
     finally:
         looking.cancel()
         ended.cancel()
+        await asyncio.gather(looking, ended, return_exceptions=True)  # it closes what it has opened
 
 
 # The report of a certificate: for people, as JSON and as JUnit.
