@@ -96,6 +96,15 @@ async def it_alone_fails(ward: Ward) -> str:
     return job_id
 
 
+@fault("JOB_FAILS_ALONE", "ocr")
+async def it_alone_fails_by_a_defect(ward: Ward) -> str:
+    ward.services["ocr"].fails["tenant_b"] = ZeroDivisionError("division by zero")
+    job_id = await ward.submit(tenant_id="tenant_b")
+    await ward.ended(job_id)
+    await ward.ended(await ward.submit())
+    return job_id
+
+
 @fault("SERVICE_FAILS_ALIKE", "ocr")
 async def its_service_fails_every_job(ward: Ward) -> str:
     await ward.ended(await ward.submit())
