@@ -296,7 +296,8 @@ async def test_a_job_that_slipped_in_fails_and_copies_nothing(
 ) -> None:
     """The guard at the door is taken out: the one behind it must hold by itself."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lucius.app.runtime.ingress_policy", Settings.ingress_policy)
+    open_door = "lucius.app.runtime.ingress_policy"
+    monkeypatch.setattr(open_door, lambda settings, served: Settings.ingress_policy(settings))
     (tmp_path / "doc.txt").write_text("a document")
     (tmp_path / "data").mkdir()
     async with live(tmp_path / "data", services=packaged()) as world:

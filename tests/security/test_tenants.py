@@ -167,6 +167,7 @@ CHECKS: dict[str, Check] = {
     "GET /v1/protocols": _names_no_tenant,
     "GET /v1/services": _counts_nothing,
     "GET /v1/why": _names_no_tenant,
+    "GET /v1/webhooks": _names_no_tenant,
     "GET /v1/failures": _groups_nothing,
     "GET /v1/failures/{group}": _groups_nothing,
     "POST /v1/redrives": _plans_nothing,
