@@ -136,7 +136,8 @@ class Scribe(Service):
 
 
 async def test_the_kit_replies_where_topics_have_a_prefix(tmp_path: Path) -> None:
-    async with on_service_bus(tmp_path, prefix="test-", services=[Scribe()]) as (lucius, _):
+    given: dict[str, Any] = {"services": [Scribe()], "output_roots": str(tmp_path)}
+    async with on_service_bus(tmp_path, prefix="test-", **given) as (lucius, _):
         job_id = await lucius.accepted(output_ref=(tmp_path / "out").as_uri())
         ended = await lucius.runtime.engine.ended(job_id, 60)
         assert ended is not None

@@ -15,8 +15,7 @@ import pytest
 from lucius.core.routing import LANES, lane_of
 from tests.e2e.stacks import WAIT, Stack, go_on, pause, running
 
-pytestmark = pytest.mark.xdist_group("chaos")
-"""It takes minutes: in the group of the other stacks, all would wait for that one worker."""
+pytestmark = pytest.mark.xdist_group("stacks")
 
 CLIENTS = 6
 """Each has one job under way, for as long as something is being killed: a slow machine gets less to do."""
@@ -123,9 +122,11 @@ Blow = tuple[Callable[..., Awaitable[None]], tuple[str, ...]]
 SERVICES = tuple(f"run tests.faults.kill_services:{name}" for name in ("alpha", "beta", "gamma"))
 BLOWS: dict[str, tuple[Blow, ...]] = {
     "azure": (
-        (kill, ("/orchestrator-1", "/reconciler-1")),
+        (kill, ("/reconciler-1",)),
+        (kill, ("/orchestrator-1",)),
         (freeze, ("/reconciler-2",)),
         (kill, SERVICES),
+        (kill, ("/orchestrator-2", "/reconciler-2")),
     ),
     "temporal": (
         (kill, ("lucius worker",)),
@@ -133,6 +134,7 @@ BLOWS: dict[str, tuple[Blow, ...]] = {
         (kill, ("server start-dev",)),
         (freeze, ("/invoker-2",)),
         (kill, SERVICES),
+        (kill, ("/orchestrator-2", "/invoker-2")),
     ),
 }
 """Who is hit: what only its command line has."""

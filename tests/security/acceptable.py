@@ -53,6 +53,7 @@ def acceptable(document: Json) -> Json:
             parameter["schema"] = _TEXT if parameter["in"] == "header" else _MOMENT
     redrive = _schema(narrowed, "/v1/jobs/{jobId}:redrive")
     redrive["properties"]["payload"] = {"anyOf": [_payload("OCR"), {"type": "null"}]}
+    redrive["properties"]["output_ref"] = {"anyOf": [_URI, {"type": "null"}]}
     return narrowed
 
 
